@@ -1,0 +1,49 @@
+/**
+ * Every bound of the wire, once, with the relations between them.
+ *
+ * @module
+ */
+import { invariant } from "./errors.ts";
+
+/** Bytes of the session salt, the key of every tag. */
+export const SALT_BYTES = 16;
+/** Bytes of a tag: the first 8 of HMAC-SHA256. */
+export const TAG_BYTES = 8;
+
+/** Most bytes of one frame when a process does not know its model. */
+export const DEFAULT_FRAME_CEILING = 1024 ** 3;
+/** Least ceiling of a process that knows its model, so that small models can grow. */
+export const MIN_FRAME_CEILING = 64 * 1024 ** 2;
+/** Most bytes that the u32 lengths of the wire could announce: 4 GiB less one. */
+export const MAX_FRAME_BYTES = 0xffff_ffff;
+
+/** Most tensors in a frame. */
+export const MAX_TENSORS = 65_536;
+
+/** Most bytes of a control message; the longest one, Hello, holds at most a world of ranks. */
+export const MAX_CONTROL_BYTES = 1024 ** 2;
+/** Most bytes of a host's name in Hello. */
+export const MAX_HOST_NAME_BYTES = 255;
+/** Most ranks in one session: Hello lists them in 5 bytes each. */
+export const MAX_WORLD_SIZE = 131_072;
+/** Most bytes of the text that tells a peer why it was refused. */
+export const MAX_REFUSAL_BYTES = 1024;
+
+/** Bytes that a reader takes at once while it does not yet know an authenticated length. */
+export const STAGING_CHUNK_BYTES = 1024 ** 2;
+
+/**
+ * The ceiling for a process that knows its model's size.
+ *
+ * @param modelBytes Bytes of one model's tensors.
+ */
+export function frameCeilingFor(modelBytes: number): number {
+  return Math.max(2 * modelBytes, MIN_FRAME_CEILING);
+}
+
+invariant(DEFAULT_FRAME_CEILING <= MAX_FRAME_BYTES, "the default ceiling fits a u32 length");
+invariant(MIN_FRAME_CEILING <= DEFAULT_FRAME_CEILING, "the least ceiling is not above the default");
+invariant(
+  5 * MAX_WORLD_SIZE + MAX_HOST_NAME_BYTES + 16 <= MAX_CONTROL_BYTES,
+  "the longest Hello fits a control message",
+);
