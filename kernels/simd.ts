@@ -1,0 +1,273 @@
+/**
+ * The default kernel: WASM SIMD over the shared memory that holds the frames.
+ *
+ * Several sources are added in one pass over memory, each element's additions in the order of the
+ * sources, so that the bits are those of the plain kernel.
+ *
+ * @module
+ */
+import type { Bf16Bytes, Conversions } from "./convert.ts";
+import type { Accumulation, F32Bytes, FoldKernel } from "./kernel.ts";
+import { SIMD_WASM } from "./simd_wasm.ts";
+import { invariant } from "../wire/errors.ts";
+
+/** What says which runs lie in `memory`; an {@link ./arena.ts Arena} is one. */
+export interface RunOwner {
+  /** The memory that the kernel works in. */
+  readonly memory: WebAssembly.Memory;
+  /** Whether `run` lies in `memory`, so that `run.byteOffset` is an address in it. */
+  owns(run: Uint8Array<ArrayBufferLike>): boolean;
+}
+
+/** The exports of kernels/simd.wat: addresses and lengths in bytes. */
+interface Exports {
+  fold1(out: number, bytes: number, s0: number): void;
+  fold2(out: number, bytes: number, s0: number, s1: number): void;
+  fold3(out: number, bytes: number, s0: number, s1: number, s2: number): void;
+  fold4(out: number, bytes: number, s0: number, s1: number, s2: number, s3: number): void;
+  fold8(
+    ...addresses: [number, number, number, number, number, number, number, number, number, number]
+  ): void;
+  scale(out: number, bytes: number, s: number, factor: number): void;
+  firstNonFinite(s: number, bytes: number): number;
+  f32ToBf16(out: number, bytes: number, s: number): void;
+  bf16ToF32(out: number, bytes: number, s: number): void;
+}
+
+/** The most sources that one pass adds. */
+const WIDEST = 8;
+/** Bytes of each run copied at a time for runs outside the memory: all of them stay in the L2 cache. */
+const BLOCK = 16_384;
+const PAGE = 65_536;
+
+/** The largest number of sources, at most `wanted`, for which the module has a function. */
+function arity(wanted: number): 1 | 2 | 3 | 4 | 8 {
+  if (wanted >= 8) return 8;
+  return wanted >= 4 ? 4 : wanted === 3 ? 3 : wanted === 2 ? 2 : 1;
+}
+
+/** Recognises views of a memory that this thread received, also after the memory has grown. */
+class MemoryOwner implements RunOwner {
+  readonly #buffers = new WeakSet<ArrayBufferLike>();
+
+  constructor(readonly memory: WebAssembly.Memory) {
+    this.#buffers.add(memory.buffer);
+  }
+
+  owns(run: Uint8Array<ArrayBufferLike>): boolean {
+    if (this.#buffers.has(run.buffer)) return true;
+    // Growing replaces the buffer object; the new one is known by being the memory's own.
+    if (run.buffer !== this.memory.buffer) return false;
+    this.#buffers.add(run.buffer);
+    return true;
+  }
+}
+
+/** Sums, products and conversions in WASM SIMD, synchronous, at any alignment. */
+export class SimdKernel implements FoldKernel, Conversions {
+  readonly name = "simd";
+  readonly flushesSubnormals = false;
+
+  readonly #home: RunOwner;
+  readonly #module: WebAssembly.Module;
+  readonly #code: Exports;
+  #outside: { code: Exports; bytes: Uint8Array<ArrayBufferLike> } | undefined;
+
+  private constructor(home: RunOwner, module: WebAssembly.Module) {
+    this.#home = home;
+    this.#module = module;
+    this.#code = SimdKernel.#instantiate(module, home.memory);
+  }
+
+  /**
+   * A kernel for runs in `home`, the arena of this process or, in a Web Worker, the shared memory that
+   * it was sent. Runs anywhere else are legal too and are copied through a scratch memory in blocks.
+   *
+   * @param module The result of {@link SimdKernel.compile}, to save a worker from compiling again.
+   */
+  static create(
+    home: RunOwner | WebAssembly.Memory,
+    module: WebAssembly.Module = SimdKernel.compile(),
+  ): SimdKernel {
+    return new SimdKernel(
+      home instanceof WebAssembly.Memory ? new MemoryOwner(home) : home,
+      module,
+    );
+  }
+
+  /** The compiled module, which `postMessage` can carry to a worker. */
+  static compile(): WebAssembly.Module {
+    return new WebAssembly.Module(Uint8Array.fromBase64(SIMD_WASM));
+  }
+
+  static #instantiate(module: WebAssembly.Module, memory: WebAssembly.Memory): Exports {
+    return new WebAssembly.Instance(module, { env: { memory } }).exports as unknown as Exports;
+  }
+
+  begin(out: F32Bytes): Accumulation {
+    let started = false;
+    return {
+      add: (sources) => {
+        let at = 0;
+        while (at < sources.length) {
+          // A sum in progress is the first input of the pass that adds to it.
+          const taken = started ? arity(sources.length - at + 1) - 1 : arity(sources.length - at);
+          const inputs = sources.slice(at, at + taken);
+          this.#fold(out, started ? [out, ...inputs] : inputs);
+          started = true;
+          at += taken;
+        }
+      },
+      finish: (factor) => {
+        if (!started) out.fill(0);
+        if (factor !== undefined) this.scale(out, factor);
+      },
+    };
+  }
+
+  scale(data: F32Bytes, factor: number): void {
+    this.scaleCopy(data, data, factor);
+  }
+
+  scaleCopy(dst: F32Bytes, src: F32Bytes, factor: number): void {
+    invariant(
+      dst.length === src.length && src.length % 4 === 0,
+      `scaling ${src.length} bytes into ${dst.length}`,
+    );
+    if (this.#home.owns(dst) && this.#home.owns(src)) {
+      this.#code.scale(dst.byteOffset, src.length, src.byteOffset, factor);
+    } else {
+      this.#byBlocks(
+        dst,
+        [src],
+        1,
+        (code, out, length) => code.scale(out, length, 0, factor),
+      );
+    }
+  }
+
+  firstNonFinite(run: F32Bytes): number {
+    invariant(run.length % 4 === 0, `looking for NaN in ${run.length} bytes of f32`);
+    if (this.#home.owns(run)) {
+      const at = this.#code.firstNonFinite(run.byteOffset, run.length);
+      return at === -1 ? -1 : (at >>> 0) / 4;
+    }
+    const { code, bytes } = this.#scratch();
+    for (let at = 0; at < run.length; at += BLOCK) {
+      const block = run.subarray(at, at + BLOCK);
+      bytes.set(block);
+      const found = code.firstNonFinite(0, block.length);
+      if (found !== -1) return (at + found) / 4;
+    }
+    return -1;
+  }
+
+  f32ToBf16(dst: Bf16Bytes, src: F32Bytes): void {
+    invariant(
+      src.length % 4 === 0 && dst.length * 2 === src.length,
+      `narrowing ${src.length} bytes of f32 into ${dst.length} bytes of bf16`,
+    );
+    if (this.#home.owns(dst) && this.#home.owns(src)) {
+      this.#code.f32ToBf16(dst.byteOffset, src.length, src.byteOffset);
+    } else {
+      this.#byBlocks(dst, [src], 0.5, (code, out, length) => code.f32ToBf16(out, length, 0));
+    }
+  }
+
+  bf16ToF32(dst: F32Bytes, src: Bf16Bytes): void {
+    invariant(
+      src.length % 2 === 0 && dst.length === src.length * 2,
+      `widening ${src.length} bytes of bf16 into ${dst.length} bytes of f32`,
+    );
+    if (this.#home.owns(dst) && this.#home.owns(src)) {
+      this.#code.bf16ToF32(dst.byteOffset, src.length, src.byteOffset);
+    } else {
+      this.#byBlocks(dst, [src], 2, (code, out, length) => code.bf16ToF32(out, length, 0));
+    }
+  }
+
+  close(): Promise<void> {
+    this.#outside = undefined;
+    return Promise.resolve();
+  }
+
+  /** out = +0.0 + inputs[0] + inputs[1] ..., for a number of inputs that {@link arity} returned. */
+  #fold(out: F32Bytes, inputs: readonly F32Bytes[]): void {
+    invariant(
+      out.length % 4 === 0 && inputs.every((input) => input.length === out.length),
+      `a fold of ${inputs.map((input) => input.length)} bytes into ${out.length}`,
+    );
+    if (this.#home.owns(out) && inputs.every((input) => this.#home.owns(input))) {
+      this.#call(this.#code, out.byteOffset, out.length, inputs.map((input) => input.byteOffset));
+    } else {
+      const addresses = inputs.map((_, i) => i * BLOCK);
+      this.#byBlocks(
+        out,
+        inputs,
+        1,
+        (code, at, length) => this.#call(code, at, length, addresses),
+      );
+    }
+  }
+
+  #call(code: Exports, out: number, bytes: number, s: readonly number[]): void {
+    switch (s.length) {
+      case 1:
+        return code.fold1(out, bytes, s[0]!);
+      case 2:
+        return code.fold2(out, bytes, s[0]!, s[1]!);
+      case 3:
+        return code.fold3(out, bytes, s[0]!, s[1]!, s[2]!);
+      case 4:
+        return code.fold4(out, bytes, s[0]!, s[1]!, s[2]!, s[3]!);
+      default:
+        return code.fold8(
+          out,
+          bytes,
+          s[0]!,
+          s[1]!,
+          s[2]!,
+          s[3]!,
+          s[4]!,
+          s[5]!,
+          s[6]!,
+          s[7]!,
+        );
+    }
+  }
+
+  /**
+   * Runs `step` block by block over copies in the scratch memory, for runs outside the kernel's own:
+   * source i at i x BLOCK, and behind the sources the result, `growth` times as long as they are.
+   */
+  #byBlocks(
+    out: Uint8Array<ArrayBufferLike>,
+    sources: readonly Uint8Array<ArrayBufferLike>[],
+    growth: 0.5 | 1 | 2,
+    step: (code: Exports, out: number, length: number) => void,
+  ): void {
+    const { code, bytes } = this.#scratch();
+    const length = out.length / growth;
+    const result = sources.length * BLOCK;
+    for (let at = 0; at < length; at += BLOCK) {
+      const n = Math.min(BLOCK, length - at);
+      sources.forEach((source, i) => bytes.set(source.subarray(at, at + n), i * BLOCK));
+      step(code, result, n);
+      out.set(bytes.subarray(result, result + n * growth), at * growth);
+    }
+  }
+
+  /** A second, small memory of this kernel alone: threads share the first one. */
+  #scratch(): { code: Exports; bytes: Uint8Array<ArrayBufferLike> } {
+    if (this.#outside === undefined) {
+      const pages = Math.ceil(((WIDEST + 1) * BLOCK) / PAGE);
+      // The module wants a memory of the kind that it imports: shared, with at most this maximum.
+      const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+      this.#outside = {
+        code: SimdKernel.#instantiate(this.#module, memory),
+        bytes: new Uint8Array(memory.buffer),
+      };
+    }
+    return this.#outside;
+  }
+}
