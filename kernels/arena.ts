@@ -55,7 +55,9 @@ export class Arena {
       const before = this.memory.buffer.byteLength / PAGE;
       if (before + pages > MAX_PAGES) {
         throw new RangeError(
-          `taking ${length} bytes for a frame: this process already holds ${before * PAGE} of the ` +
+          `taking ${length} bytes for a frame: this process already holds ${
+            before * PAGE
+          } of the ` +
             `${MAX_PAGES * PAGE} bytes that one WASM memory can have; use fewer ranks per relay`,
         );
       }
