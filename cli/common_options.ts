@@ -1,0 +1,151 @@
+/**
+ * The options that relay and controller share.
+ *
+ * @module
+ */
+
+import {
+  byteSize,
+  choice,
+  duration,
+  formatDuration,
+  formatHostPort,
+  type HostPort,
+  hostPort,
+  text,
+  wholeNumber,
+  wholeNumberOrAuto,
+} from "./values.ts";
+import type { ReadEnvironment, Resolution } from "./options.ts";
+import { readSalt } from "./salt.ts";
+import { option, optionalOption, type OptionSpec } from "./spec.ts";
+import type { LogOptions } from "./log.ts";
+
+/** The highest world size that an option takes: far above any cluster of one controller. */
+export const MAX_WORLD_SIZE = 65_536;
+
+/** A round frame of no tensors, in bytes: no ceiling makes sense below it. */
+const MIN_CEILING = 64;
+
+/** What the length field of a record can say, in bytes. */
+const MAX_CEILING = 2 ** 32 - 1;
+
+/** The kernels that can be asked for; `auto` measures and picks. */
+export const KERNELS = ["auto", "plain", "simd", "ort-wasm", "ort-webgpu"] as const;
+
+/** A kernel by name, or `auto`. */
+export type KernelOption = typeof KERNELS[number];
+
+/** An option that is a time. */
+export function durationOption(help: string, fallback: string): OptionSpec<number> {
+  return option({ value: "TIME", help, schema: duration(), show: formatDuration, fallback });
+}
+
+/** The options that both tiers have; each adds its own. */
+export const commonTable = {
+  listen: option({
+    value: "HOST:PORT",
+    help: "where to accept connections; port 0 takes a free one, printed as `listening HOST:PORT`",
+    schema: hostPort({ port0: true }),
+    show: formatHostPort,
+    fallback: "127.0.0.1:0",
+  }),
+  worldSize: option({
+    value: "N",
+    help: "the number of ranks on all hosts together",
+    schema: wholeNumber(1, MAX_WORLD_SIZE),
+  }),
+  roundDeadline: durationOption(
+    "how long a round waits for a rank that has not delivered before going on without it",
+    "5m",
+  ),
+  frameCeiling: option({
+    value: "BYTES",
+    help: "the largest frame accepted from a peer",
+    schema: byteSize(MIN_CEILING, MAX_CEILING),
+    fallback: "1GiB",
+  }),
+  kernel: option({
+    value: "NAME",
+    help: `what sums: ${KERNELS.join(", ")}; all give the same bits`,
+    schema: choice(KERNELS),
+    fallback: "simd",
+  }),
+  gpuThreshold: optionalOption({
+    value: "BYTES",
+    help:
+      "with a GPU kernel, sum tensors below this size on the CPU; by measurement when not given",
+    schema: byteSize(0, MAX_CEILING),
+  }),
+  workers: option({
+    value: "N|auto",
+    help: "threads that hash and fold large frames; 0 keeps everything on the main one",
+    schema: wholeNumberOrAuto(0, 256),
+    fallback: "auto",
+  }),
+  saltFile: optionalOption({
+    value: "FILE",
+    help: "a file that holds the session salt, 16 bytes as 32 hex digits; instead of TIERFOLD_SALT",
+    schema: text("the name of a file"),
+  }),
+  logFormat: option({
+    value: "human|json",
+    help: "log lines for people, or one JSON object a line; both on standard error",
+    schema: choice(["human", "json"]),
+    fallback: "human",
+  }),
+  logLevel: option({
+    value: "LEVEL",
+    help: "the least level logged: trace, debug, info, warning, error or fatal",
+    schema: choice(["trace", "debug", "info", "warning", "error", "fatal"]),
+    fallback: "info",
+  }),
+};
+
+/** What relay and controller have in common once their options are read. */
+export interface CommonOptions {
+  /** Where to accept connections. */
+  readonly listen: HostPort;
+  /** Ranks on all hosts together. */
+  readonly worldSize: number;
+  /** How long a round waits for a rank. */
+  readonly roundDeadlineMs: number;
+  /** How long to wait for the first round's peers. */
+  readonly joinDeadlineMs: number;
+  /** The largest frame accepted from a peer. */
+  readonly frameCeilingBytes: number;
+  readonly kernel: KernelOption;
+  /** Below it a GPU kernel leaves tensors to the CPU; undefined: by measurement. */
+  readonly gpuThresholdBytes: number | undefined;
+  /** Threads beside the main one. */
+  readonly workers: number | "auto";
+  /** The session salt, 16 bytes. Never to be printed or logged. */
+  readonly salt: Uint8Array<ArrayBuffer>;
+  readonly log: LogOptions;
+}
+
+/** A table with at least the shared options, and the deadline that each tier words its own way. */
+type CommonTable = typeof commonTable & { readonly joinDeadline: OptionSpec<number> };
+
+/**
+ * The shared part of a program's options.
+ *
+ * @throws {UsageError} when the salt is missing or wrong.
+ */
+export function finishCommon(
+  { values, sources }: Resolution<CommonTable>,
+  env: ReadEnvironment,
+): CommonOptions {
+  return {
+    listen: values.listen,
+    worldSize: values.worldSize,
+    roundDeadlineMs: values.roundDeadline,
+    joinDeadlineMs: values.joinDeadline,
+    frameCeilingBytes: values.frameCeiling,
+    kernel: values.kernel,
+    gpuThresholdBytes: values.gpuThreshold,
+    workers: values.workers,
+    salt: readSalt({ env, saltFile: values.saltFile, saltFileSource: sources.saltFile }),
+    log: { format: values.logFormat, level: values.logLevel },
+  };
+}

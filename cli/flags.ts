@@ -1,0 +1,130 @@
+/**
+ * The command line: flags in, help out. commander does the parsing and the layout; strictness about
+ * repeated flags and secrets is ours.
+ *
+ * @module
+ */
+
+import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
+import { envOf, flagOf, type OptionTable, UsageError } from "./spec.ts";
+
+/** What stood on a command line. */
+export interface Flags {
+  /** Raw values by option key: text, or true and false for yes-or-no options. */
+  readonly values: Readonly<Record<string, string | boolean>>;
+  /** The argument of --config. */
+  readonly config: string | undefined;
+  readonly help: boolean;
+  readonly version: boolean;
+  readonly printConfig: boolean;
+}
+
+/** What the help says around the options. */
+export interface HelpText {
+  /** How the program is started, such as `deno run relay.ts`. */
+  readonly usage: string;
+  /** What it is, in a sentence. */
+  readonly summary: string;
+  /** Command lines with what they do. */
+  readonly examples: readonly (readonly [command: string, what: string])[];
+}
+
+/**
+ * Reads a command line.
+ *
+ * @throws {UsageError} on an unknown flag, a flag without its value or given twice, or a bare word.
+ */
+export function parseFlags(table: OptionTable, args: readonly string[]): Flags {
+  // commander's message for an unknown flag repeats it with its value, which here is a secret.
+  if (args.some((arg) => arg === "--salt" || arg.startsWith("--salt="))) {
+    throw new UsageError([
+      "--salt: there is no such option, since anyone on this host can read a command line; " +
+      "set TIERFOLD_SALT or name a file with --salt-file",
+    ]);
+  }
+  const command = build(table, { usage: "", summary: "", examples: [] });
+  try {
+    command.parse([...args], { from: "user" });
+  } catch (error) {
+    if (error instanceof CommanderError) throw new UsageError([reword(error.message)]);
+    throw error;
+  }
+  const { config, help, version, printConfig, ...values } = command.opts();
+  return {
+    values: Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)),
+    config: config as string | undefined,
+    help: help === true,
+    version: version === true,
+    printConfig: printConfig === true,
+  };
+}
+
+/** The help page of a program, {@link Flags.help}. */
+export function renderHelp(table: OptionTable, text: HelpText): string {
+  const command = build(table, text);
+  let page = "";
+  command.configureOutput({ writeOut: (part) => page += part });
+  command.outputHelp();
+  return page;
+}
+
+function reword(message: string): string {
+  return message.replace(/^error: /, "").replaceAll("\n", " ");
+}
+
+function build(table: OptionTable, text: HelpText): Command {
+  const command = new Command(text.usage)
+    .usage("[options]")
+    .description(text.summary)
+    .helpOption(false)
+    .allowExcessArguments(false)
+    .exitOverride()
+    // commander asks the environment about colours and the terminal about widths unless told.
+    .configureOutput({
+      writeOut: () => {},
+      writeErr: () => {},
+      getOutHasColors: () => false,
+      getErrHasColors: () => false,
+      getOutHelpWidth: () => 100,
+      getErrHelpWidth: () => 100,
+    });
+  for (const [key, spec] of Object.entries(table)) {
+    const flag = flagOf(key);
+    const lines = [spec.help];
+    if (typeof spec.fallback === "string") lines.push(`default: ${spec.fallback}`);
+    lines.push(`environment: ${envOf(key, spec)}`);
+    const help = `${lines[0]} (${lines.slice(1).join("; ")})`;
+    if (spec.value === null) {
+      command.addOption(new Option(flag, help));
+      command.addOption(new Option(flag.replace("--", "--no-")).hideHelp());
+    } else {
+      command.addOption(new Option(`${flag} <${spec.value}>`, help).argParser(once));
+    }
+  }
+  const config = "a JSON file of options by their keys, such as worldSize";
+  command
+    .addOption(
+      new Option("--config <FILE>", `${config} (environment: TIERFOLD_CONFIG)`).argParser(once),
+    )
+    .option("--print-config", "print every option's value and source as JSON, and end")
+    .option("--help", "print this help, and end")
+    .option("--version", "print the version, and end");
+  const width = Math.max(0, ...text.examples.map(([line]) => line.length));
+  const examples = text.examples.map(([line, what]) => `  ${line.padEnd(width)}  # ${what}\n`);
+  command.addHelpText("after", `\nExamples:\n${examples.join("")}\n${FOOTER}`);
+  return command;
+}
+
+const FOOTER =
+  `A flag counts before its environment variable, that before the config file, that before
+the default. The session salt, 16 bytes as 32 hex digits, comes from TIERFOLD_SALT or from
+the file named by --salt-file.
+
+Exit codes: 0 the session ended well; 1 it failed here; 2 wrong options; 3 it failed at a rank
+or peer; 130 and 143 ended by SIGINT and SIGTERM.`;
+
+function once(value: string, previous: unknown): string {
+  if (value.startsWith("--")) throw new InvalidArgumentError("Its value is missing.");
+  if (previous !== undefined) throw new InvalidArgumentError("It is given more than once.");
+  return value;
+}

@@ -1,0 +1,105 @@
+/**
+ * The relay's options.
+ *
+ * @module
+ */
+
+import {
+  type CommonOptions,
+  commonTable,
+  durationOption,
+  finishCommon,
+  MAX_WORLD_SIZE,
+} from "./common_options.ts";
+import { type ReadEnvironment, resolveOptions } from "./options.ts";
+import type { Program } from "./program.ts";
+import { option, type OptionValues, UsageError } from "./spec.ts";
+import { formatHostPort, formatRanks, type HostPort, hostPort, rankSet, text } from "./values.ts";
+
+/** Everything that a relay is told. */
+export interface RelayOptions extends CommonOptions {
+  /** This host's name, for messages and the status. */
+  readonly host: string;
+  /** The ranks of this host, ascending. */
+  readonly ranks: readonly number[];
+  /** Where the controller listens. */
+  readonly controller: HostPort;
+  /** How long to try to reach the controller. */
+  readonly connectDeadlineMs: number;
+}
+
+const table = {
+  host: option({
+    value: "NAME",
+    help:
+      "this host's name, as logs and the status show it (default: the system's, with --allow-sys=hostname)",
+    schema: text("a host name", 255),
+    fallback: hostname,
+  }),
+  ranks: option({
+    value: "RANKS",
+    help: "the ranks of this host: 0-3 or 0,1,5",
+    schema: rankSet(MAX_WORLD_SIZE),
+    show: formatRanks,
+  }),
+  controller: option({
+    value: "HOST:PORT",
+    help: "where the controller listens",
+    schema: hostPort(),
+    show: formatHostPort,
+  }),
+  connectDeadline: durationOption("how long to try to reach the controller", "1m"),
+  joinDeadline: durationOption("how long to wait for this host's ranks to connect", "5m"),
+  ...commonTable,
+};
+
+/** The relay as a program: its options, its help, and how they become {@link RelayOptions}. */
+export const relayProgram: Program<typeof table, RelayOptions> = {
+  name: "tierfold-relay",
+  usage: "deno run relay.ts",
+  summary: "The relay of one host: folds the frames of its ranks and sends one frame on.",
+  examples: [
+    [
+      "deno run relay.ts --ranks 0-3 --world-size 8 --controller 10.0.0.1:7070",
+      "the first of two hosts",
+    ],
+    ["deno run relay.ts --config relay.json --print-config", "what it would run with"],
+  ],
+  table,
+  finish: (resolution, env) => {
+    const { values } = resolution;
+    checkRanks(values);
+    return {
+      ...finishCommon(resolution, env),
+      host: values.host,
+      ranks: values.ranks,
+      controller: values.controller,
+      connectDeadlineMs: values.connectDeadline,
+    };
+  },
+};
+
+/**
+ * Reads a relay's options.
+ *
+ * @param args The command line after the program's name.
+ * @throws {UsageError} with every problem found.
+ */
+export function parseRelayOptions(args: readonly string[], env: ReadEnvironment): RelayOptions {
+  return relayProgram.finish(resolveOptions(table, args, env), env);
+}
+
+function checkRanks({ ranks, worldSize }: OptionValues<typeof table>): void {
+  const highest = ranks.at(-1) ?? 0;
+  if (highest < worldSize) return;
+  throw new UsageError([
+    `--ranks: rank ${highest} is not below --world-size ${worldSize}; ` +
+    `ranks are counted from 0 over all hosts`,
+  ]);
+}
+
+/** The system's name for this host; undefined where asking for it is not permitted. */
+function hostname(): string | undefined {
+  const permission = Deno.permissions.querySync({ name: "sys", kind: "hostname" });
+  return permission.state === "granted" ? Deno.hostname() : undefined;
+}

@@ -1,0 +1,238 @@
+/**
+ * What the values of options look like as text, and what they become: zod schemas that take a flag's,
+ * an environment variable's or a config file's value.
+ *
+ * A schema's messages complete the sentence `--flag: ...`; they say what was expected and what came.
+ *
+ * @module
+ */
+
+import { isIPv4, isIPv6 } from "node:net";
+import { z } from "zod";
+
+/** A place to connect to or to listen at. */
+export interface HostPort {
+  /** A name, an IPv4 address, or an IPv6 address without brackets. */
+  readonly hostname: string;
+  /** 0 only where a free port may be chosen. */
+  readonly port: number;
+}
+
+/** Writes an address as the options take it: IPv6 in brackets. */
+export function formatHostPort(address: HostPort): string {
+  const { hostname, port } = address;
+  return hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
+}
+
+/** What a text parser raises; its message is the expectation that was not met. */
+class Unfit extends Error {}
+
+/**
+ * A schema over text. Numbers from a config file count as their text.
+ *
+ * @param expected What a value looks like, for the message.
+ * @param parse Gives the value, or undefined when the text is none; may throw with a better reason.
+ */
+function textSchema<T>(expected: string, parse: (text: string) => T | undefined): z.ZodType<T> {
+  return z.unknown().transform((input, context): T => {
+    const refuse = (reason: string) => {
+      context.addIssue({ code: "custom", message: `expected ${reason}, got ${show(input)}` });
+      return z.NEVER;
+    };
+    const text = typeof input === "number" ? String(input) : input;
+    if (typeof text !== "string") return refuse(expected);
+    try {
+      return parse(text) ?? refuse(expected);
+    } catch (error) {
+      if (error instanceof Unfit) return refuse(`${expected} (${error.message})`);
+      throw error;
+    }
+  });
+}
+
+/** A refused value, shortened: what an operator typed, not what they pasted. */
+function show(input: unknown): string {
+  const text = JSON.stringify(input) ?? "nothing";
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+}
+
+/** Any text but the empty one. */
+export function text(expected: string, maxBytes = 4096): z.ZodType<string> {
+  return textSchema(`${expected} of 1 to ${maxBytes} bytes`, (value) => {
+    const bytes = new TextEncoder().encode(value).length;
+    return bytes >= 1 && bytes <= maxBytes ? value : undefined;
+  });
+}
+
+/** One of some words. */
+export function choice<const T extends string>(words: readonly T[]): z.ZodType<T> {
+  return textSchema(`one of ${words.join(", ")}`, (value) => words.find((word) => word === value));
+}
+
+/** Yes or no: JSON's true and false, or 1, 0, true, false, yes, no as text. */
+export function yesNo(): z.ZodType<boolean> {
+  const words: Readonly<Record<string, boolean>> = {
+    true: true,
+    yes: true,
+    1: true,
+    false: false,
+    no: false,
+    0: false,
+  };
+  return z.preprocess(
+    (input) => typeof input === "boolean" ? String(input) : input,
+    textSchema("true or false", (value) => Object.hasOwn(words, value) ? words[value] : undefined),
+  );
+}
+
+/** A whole number within bounds, both included. */
+export function wholeNumber(min: number, max: number): z.ZodType<number> {
+  return textSchema(`a whole number from ${min} to ${max}`, (value) => {
+    if (!/^\d{1,15}$/.test(value)) return undefined;
+    const number = Number(value);
+    return number >= min && number <= max ? number : undefined;
+  });
+}
+
+/** A whole number within bounds, or the word `auto`. */
+export function wholeNumberOrAuto(min: number, max: number): z.ZodType<number | "auto"> {
+  return z.unknown().transform((input, context): number | "auto" => {
+    if (input === "auto") return "auto";
+    const result = wholeNumber(min, max).safeParse(input);
+    if (result.success) return result.data;
+    context.addIssue({
+      code: "custom",
+      message: `expected auto or a whole number from ${min} to ${max}, got ${show(input)}`,
+    });
+    return z.NEVER;
+  });
+}
+
+const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?$/;
+
+/**
+ * `HOST:PORT`: a name, an IPv4 address, or an IPv6 address in brackets.
+ *
+ * @param port0 Whether port 0 (a free one is chosen) is allowed.
+ */
+export function hostPort({ port0 = false }: { port0?: boolean } = {}): z.ZodType<HostPort> {
+  return textSchema("HOST:PORT", (value) => {
+    const parts = /^(?:\[([^\]]*)\]|([^:[\]]*)):([^:]*)$/.exec(value);
+    if (parts === null) {
+      if (isIPv6(value) || isIPv6(value.replace(/:\d+$/, ""))) {
+        throw new Unfit(`an IPv6 address stands in brackets, as in [::1]:7070`);
+      }
+      if (/^[^:]+$/.test(value)) throw new Unfit(`the port is missing`);
+      return undefined;
+    }
+    const [, bracketed, plain = "", digits = ""] = parts;
+    if (!/^\d{1,5}$/.test(digits) || Number(digits) > 65_535) {
+      throw new Unfit(`a port is a number up to 65535`);
+    }
+    const port = Number(digits);
+    if (port === 0 && !port0) throw new Unfit(`port 0 is not one to connect to`);
+    if (bracketed !== undefined) {
+      if (!isIPv6(bracketed)) throw new Unfit(`brackets hold an IPv6 address`);
+      return { hostname: bracketed, port };
+    }
+    if (plain === "") throw new Unfit(`the host is missing; all addresses are 0.0.0.0 or [::]`);
+    // A name of digits and dots alone would be read as an address by some resolvers.
+    const good = /^[\d.]+$/.test(plain) ? isIPv4(plain) : NAME.test(plain);
+    if (!good) throw new Unfit(`the host is neither a name nor an address`);
+    return { hostname: plain, port };
+  });
+}
+
+/**
+ * Rank ids: `0-3`, `0,1,5`, `0-3,8`; a config file may also hold a list of numbers. Ascending, each
+ * once, all below `limit`.
+ */
+export function rankSet(limit: number): z.ZodType<readonly number[]> {
+  const parse = (value: string): readonly number[] | undefined => {
+    const ranks: number[] = [];
+    for (const item of value.split(",")) {
+      const bounds = /^(\d{1,9})(?:-(\d{1,9}))?$/.exec(item.trim());
+      if (bounds === null) return undefined;
+      const first = Number(bounds[1]);
+      const last = bounds[2] === undefined ? first : Number(bounds[2]);
+      if (last < first) throw new Unfit(`the range ${item.trim()} runs backwards`);
+      if (last >= limit) throw new Unfit(`rank ${last} is above the highest one, ${limit - 1}`);
+      const before = ranks.at(-1);
+      if (before !== undefined && first <= before) {
+        throw new Unfit(`ranks ascend and appear once, but ${first} follows ${before}`);
+      }
+      for (let rank = first; rank <= last; rank++) ranks.push(rank);
+    }
+    return ranks;
+  };
+  return z.preprocess(
+    (input) => Array.isArray(input) && input.length > 0 ? input.join(",") : input,
+    textSchema("rank ids like 0-3 or 0,1,5", parse),
+  );
+}
+
+/** Writes ranks as {@link rankSet} takes them, runs as ranges. */
+export function formatRanks(ranks: readonly number[]): string {
+  const runs: [number, number][] = [];
+  for (const rank of ranks) {
+    const run = runs.at(-1);
+    if (run !== undefined && rank === run[1] + 1) run[1] = rank;
+    else runs.push([rank, rank]);
+  }
+  return runs.map(([first, last]) => first === last ? `${first}` : `${first}-${last}`).join(",");
+}
+
+const BYTE_UNITS: Readonly<Record<string, number>> = {
+  "": 1,
+  B: 1,
+  kB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+  KiB: 2 ** 10,
+  MiB: 2 ** 20,
+  GiB: 2 ** 30,
+};
+
+/** A number of bytes: `1000000`, `64MiB`, `1.5GiB`. */
+export function byteSize(min: number, max: number): z.ZodType<number> {
+  return textSchema(`a size like 64MiB or 1000000 (bytes)`, (value) => {
+    const bytes = quantity(value, BYTE_UNITS);
+    if (bytes === undefined) return undefined;
+    if (!Number.isSafeInteger(bytes)) throw new Unfit(`that is no whole number of bytes`);
+    if (bytes < min || bytes > max) throw new Unfit(`between ${min} and ${max} bytes`);
+    return bytes;
+  });
+}
+
+const TIME_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 60e3, h: 3_600e3 };
+
+/** The longest time that a timer takes, in milliseconds. */
+const MAX_MS = 2 ** 31 - 1;
+
+/** A time above zero in milliseconds, whole: `500ms`, `30s`, `1.5m`, `2h`. The unit is needed. */
+export function duration(): z.ZodType<number> {
+  return textSchema(`a time like 500ms, 30s or 5m`, (value) => {
+    const ms = quantity(value, TIME_UNITS);
+    if (ms === undefined) return undefined;
+    if (!Number.isInteger(ms) || ms < 1 || ms > MAX_MS) {
+      throw new Unfit(`whole milliseconds, between 1ms and 596h`);
+    }
+    return ms;
+  });
+}
+
+/** Writes milliseconds as {@link duration} takes them, in the largest unit that fits. */
+export function formatDuration(ms: number): string {
+  const [unit, scale] = Object.entries(TIME_UNITS).findLast(([, scale]) => ms % scale === 0) ??
+    ["ms", 1];
+  return `${ms / scale}${unit}`;
+}
+
+function quantity(value: string, units: Readonly<Record<string, number>>): number | undefined {
+  const parts = /^(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]*)$/.exec(value);
+  const unit = parts?.[2] ?? "";
+  if (parts === null || !Object.hasOwn(units, unit)) return undefined;
+  // Rounding undoes the last bit of a product such as 1.001s; anything further off is refused.
+  const product = Number(parts[1]) * (units[unit] ?? NaN);
+  return Math.abs(product - Math.round(product)) < 1e-6 ? Math.round(product) : product;
+}
