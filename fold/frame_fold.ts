@@ -1,0 +1,110 @@
+/**
+ * The fold of frames into one: element-wise sums in the order given, masses in f64 in the same order.
+ * Only the root divides.
+ *
+ * @module
+ */
+import type { Accumulation, FoldKernel } from "../kernels/kernel.ts";
+import { Breather } from "../transport/breather.ts";
+import { encodeFrameHeaders, type FrameHeader } from "../wire/round_frame.ts";
+import { invariant } from "../wire/errors.ts";
+
+/** A verified frame: its bytes, and what its headers say. */
+export interface HeldFrame {
+  bytes: Uint8Array<ArrayBufferLike>;
+  header: FrameHeader;
+}
+
+/**
+ * The longest run that a kernel on the loop sums at once: about 2 ms of work, so that the loop keeps
+ * turning. Kernels that work elsewhere take a tensor whole.
+ */
+const PIECE_BYTES = 4 * 1024 ** 2;
+
+interface Piece {
+  /** Offset in the frame, the same in every frame of a schema. */
+  at: number;
+  nbytes: number;
+  sum: Accumulation;
+}
+
+/**
+ * One fold in progress. Frames are added in order; their bytes must stay unchanged until `finish` has
+ * settled. All frames must agree in schema (see fold/schema.ts), which the caller has checked.
+ */
+export class FrameFold {
+  readonly #kernel: FoldKernel;
+  readonly #out: Uint8Array<ArrayBufferLike>;
+  #first: FrameHeader | undefined;
+  #pieces: Piece[] = [];
+  #weight = 0;
+
+  /**
+   * @param kernel Does the sums.
+   * @param out Where the folded frame goes; as long as each of the frames.
+   */
+  constructor(kernel: FoldKernel, out: Uint8Array<ArrayBufferLike>) {
+    this.#kernel = kernel;
+    this.#out = out;
+  }
+
+  /** The mass folded so far. */
+  get weight(): number {
+    return this.#weight;
+  }
+
+  /** Adds frames, one after another. */
+  async add(frames: readonly HeldFrame[]): Promise<void> {
+    const head = frames[0];
+    if (head === undefined) return;
+    if (this.#first === undefined) this.#start(head.header);
+    for (const { header } of frames) {
+      invariant(header.length === this.#out.length, "frames of one fold have one length");
+      this.#weight += header.weight;
+    }
+    const breather = new Breather();
+    for (const { at, nbytes, sum } of this.#pieces) {
+      const done = sum.add(frames.map(({ bytes }) => bytes.subarray(at, at + nbytes)));
+      if (done !== undefined) await done;
+      const turn = breather.breathe();
+      if (turn !== undefined) await turn;
+    }
+  }
+
+  /**
+   * Ends the fold and writes the frame's headers; its tag is the caller's.
+   *
+   * @param divide True at the root: a Model frame is multiplied by f32(1 / W) when its total mass W is
+   *   above 0.
+   * @returns The headers of the folded frame.
+   */
+  async finish(divide: boolean): Promise<FrameHeader> {
+    const first = this.#first;
+    invariant(first !== undefined, "a fold of no frames");
+    const factor = divide && first.kind === "model" && this.#weight > 0
+      ? 1 / this.#weight
+      : undefined;
+    const breather = new Breather();
+    for (const { sum } of this.#pieces) {
+      const done = sum.finish(factor);
+      if (done !== undefined) await done;
+      const turn = breather.breathe();
+      if (turn !== undefined) await turn;
+    }
+    const header: FrameHeader = { ...first, weight: this.#weight };
+    encodeFrameHeaders(this.#out, header);
+    return header;
+  }
+
+  #start(first: FrameHeader): void {
+    this.#first = first;
+    for (const tensor of first.tensors) {
+      for (let done = 0; done < tensor.nbytes; done += PIECE_BYTES) {
+        const at = tensor.at + done;
+        const nbytes = Math.min(PIECE_BYTES, tensor.nbytes - done);
+        const sum = this.#kernel.begin(this.#out.subarray(at, at + nbytes));
+        this.#pieces.push({ at, nbytes, sum });
+      }
+    }
+  }
+}

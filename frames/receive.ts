@@ -1,0 +1,82 @@
+/**
+ * Receiving one frame: from the socket straight into its slot, parsed and hashed while the bytes are
+ * hot. Nothing of it may be used before this has returned.
+ *
+ * @module
+ */
+import type { Link } from "../transport/link.ts";
+import { Breather } from "../transport/breather.ts";
+import { expectWhole, type FrameHeader, frameMacError, FrameParser } from "../wire/round_frame.ts";
+import { STAGING_CHUNK_BYTES, TAG_BYTES } from "../wire/limits.ts";
+import { Tag64, tagsEqual } from "../wire/mac.ts";
+import { TransportError } from "../transport/connection.ts";
+import type { FrameSlot } from "./slot.ts";
+
+/** Most bytes asked of the socket at once: large reads wake the loop less often. */
+const READ_BYTES = 4 * 1024 ** 2;
+
+/** What a receiver must know of its session. */
+export interface ReceiveOptions {
+  /** The session salt. */
+  salt: Uint8Array;
+  /** The most bytes of a frame's data. */
+  ceiling: number;
+  /**
+   * A length that an authenticated peer has used before: so much memory is taken at once; beyond it
+   * memory grows with the bytes that really arrive.
+   */
+  trustedLength: number;
+  /** A tag of the record around the frame, which takes the frame's bytes too. */
+  recordTag?: Tag64;
+}
+
+/**
+ * Receives a frame of `length` bytes into `slot`.
+ *
+ * @param what What is being read, for errors: "the frame of rank 3".
+ * @returns Its header; the frame's own tag was verified, the record's was only computed.
+ * @throws {WireError} when the bytes are not one authentic frame of that length.
+ * @throws {TransportError} when the stream ends or breaks before the last byte.
+ */
+export async function receiveFrame(
+  link: Link,
+  slot: FrameSlot,
+  length: number,
+  what: string,
+  options: ReceiveOptions,
+): Promise<FrameHeader> {
+  const parser = new FrameParser(options.ceiling);
+  const tag = new Tag64(options.salt);
+  const breather = new Breather();
+  const signedEnd = Math.max(length - TAG_BYTES, 0);
+  let header: FrameHeader | undefined;
+  let received = 0;
+  slot.reserve(Math.min(length, Math.max(options.trustedLength, STAGING_CHUNK_BYTES)));
+  while (received < length) {
+    if (received === slot.frame.length) {
+      slot.reserve(Math.min(length, 2 * received), received);
+    }
+    const frame = slot.frame;
+    const until = Math.min(received + READ_BYTES, frame.length);
+    const count = await link.readSome(frame.subarray(received, until), what);
+    if (count === null) {
+      throw new TransportError(
+        "closed",
+        `reading ${what} from ${link.peer}: the stream ended after ${received} of ${length} bytes`,
+      );
+    }
+    const before = received;
+    received += count;
+    if (header === undefined) {
+      header = parser.advance(frame, received);
+      if (header !== undefined) expectWhole(header, length);
+    }
+    if (before < signedEnd) tag.update(frame.subarray(before, Math.min(received, signedEnd)));
+    options.recordTag?.update(frame.subarray(before, received));
+    const turn = breather.breathe();
+    if (turn !== undefined) await turn;
+  }
+  expectWhole(header, length);
+  if (!tagsEqual(tag.digest(), slot.frame.subarray(signedEnd))) throw frameMacError();
+  return header;
+}

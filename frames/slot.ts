@@ -1,0 +1,94 @@
+/**
+ * A place for one frame in the arena, reused round after round.
+ *
+ *     base            + 8 ............ + 33 ......................
+ *     | spare         | record header  | frame, then its tag     |
+ *                           | length   |
+ *                           + 29
+ *
+ * The frame starts 31 bytes before a multiple of 64, which aligns the data of its first tensor when that
+ * has one dim. A record's header is contiguous in front of it, and the length prefix of the rank leg
+ * lies over that header's end: whichever leg the frame takes next, it leaves in one write.
+ *
+ * @module
+ */
+import type { Arena } from "../kernels/arena.ts";
+import { RECORD_HEADER_BYTES } from "../wire/mux.ts";
+import { LENGTH_BYTES } from "../wire/length.ts";
+import { invariant } from "../wire/errors.ts";
+
+const FRAME_AT = 33;
+
+/** Bytes in the shared memory of an arena. */
+export type Bytes = Uint8Array<ArrayBufferLike>;
+
+/** Room for one frame and for what the wire puts in front of it. */
+export class FrameSlot {
+  readonly #arena: Arena;
+  #run: Bytes | undefined;
+  #length = 0;
+  #frame: Bytes = new Uint8Array(0);
+
+  constructor(arena: Arena) {
+    this.#arena = arena;
+  }
+
+  /** The longest frame that fits without taking more memory. */
+  get capacity(): number {
+    return this.#run === undefined ? 0 : this.#run.length - FRAME_AT;
+  }
+
+  /**
+   * Makes room for a frame of `length` bytes.
+   *
+   * @param keep How many bytes of the frame so far must survive.
+   * @throws {RangeError} when the arena is full.
+   */
+  reserve(length: number, keep = 0): void {
+    if (length > this.capacity) {
+      const old = this.#run;
+      if (old !== undefined && keep === 0) {
+        this.#arena.free(old);
+        this.#run = undefined;
+      }
+      const run = this.#arena.alloc(length + FRAME_AT);
+      if (old !== undefined && keep > 0) {
+        run.set(old.subarray(FRAME_AT, FRAME_AT + keep), FRAME_AT);
+        this.#arena.free(old);
+      }
+      this.#run = run;
+    } else if (length === this.#length) {
+      return;
+    }
+    this.#length = length;
+    this.#frame = this.#run!.subarray(FRAME_AT, FRAME_AT + length);
+  }
+
+  /** The frame, of the length last reserved. */
+  get frame(): Bytes {
+    return this.#frame;
+  }
+
+  /** A record's header followed by the frame. */
+  get record(): Bytes {
+    return this.#before(RECORD_HEADER_BYTES);
+  }
+
+  /** A length prefix followed by the frame. */
+  get prefixed(): Bytes {
+    return this.#before(LENGTH_BYTES);
+  }
+
+  /** Gives the memory back to the arena. */
+  release(): void {
+    if (this.#run !== undefined) this.#arena.free(this.#run);
+    this.#run = undefined;
+    this.#length = 0;
+    this.#frame = new Uint8Array(0);
+  }
+
+  #before(bytes: number): Bytes {
+    invariant(this.#run !== undefined, "a slot is read before it was reserved");
+    return this.#run.subarray(FRAME_AT - bytes, FRAME_AT + this.#length);
+  }
+}

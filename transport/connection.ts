@@ -1,0 +1,44 @@
+/**
+ * What the rest of Tierfold needs of a connection, whatever carries it.
+ *
+ * @module
+ */
+
+/** A reliable, ordered stream of bytes in both directions. */
+export interface Connection {
+  /** The other end, as errors and logs name it. */
+  readonly peer: string;
+
+  /**
+   * Reads what is there, at least one byte, at most `into.length`.
+   *
+   * @returns The number of bytes, or null at the end of the stream.
+   */
+  read(into: Uint8Array): Promise<number | null>;
+
+  /** Writes a part of `bytes`, at least one byte, and says how many. */
+  write(bytes: Uint8Array): Promise<number>;
+
+  /** Ends both directions at once; a pending read or write fails. May be called again. */
+  close(): void;
+}
+
+/** What went wrong between two ends. */
+export type TransportErrorCode =
+  /** No connection could be made. */
+  | "unreachable"
+  /** The other end closed, or broke, in the middle of something. */
+  | "closed"
+  /** A deadline passed. */
+  | "deadline"
+  /** Our own end was closed on purpose. */
+  | "ended";
+
+/** A connection that could not be made, broke or took too long. */
+export class TransportError extends Error {
+  override readonly name = "TransportError";
+
+  constructor(readonly code: TransportErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+  }
+}

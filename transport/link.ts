@@ -1,0 +1,135 @@
+/**
+ * Whole reads, whole writes and deadlines over a {@link Connection}.
+ *
+ * @module
+ */
+import { type Connection, TransportError } from "./connection.ts";
+
+/**
+ * One end of a connection. Reads and writes are independent of each other; of each kind at most one is
+ * under way, which its callers see to.
+ */
+export class Link {
+  readonly #connection: Connection;
+  /** Why this end was closed, once it is. */
+  #ended: TransportError | undefined;
+  /** Bytes read and written so far. */
+  bytesIn = 0;
+  /** Bytes written so far. */
+  bytesOut = 0;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** The other end, as errors and logs name it. */
+  get peer(): string {
+    return this.#connection.peer;
+  }
+
+  /** Whether this end was closed. */
+  get ended(): boolean {
+    return this.#ended !== undefined;
+  }
+
+  /**
+   * Reads what is there, at least one byte.
+   *
+   * @param what What is being read, for errors.
+   * @returns The number of bytes, or null at the end of the stream.
+   * @throws {TransportError} when the connection breaks, or this end is closed.
+   */
+  async readSome(into: Uint8Array, what: string): Promise<number | null> {
+    if (this.#ended) throw this.#ended;
+    let count: number | null;
+    try {
+      count = await this.#connection.read(into);
+    } catch (cause) {
+      throw this.#broken(`reading ${what} from ${this.peer}`, cause);
+    }
+    // Closing our own end makes some reads report the end of the stream.
+    if (this.#ended) throw this.#ended;
+    if (count !== null) this.bytesIn += count;
+    return count;
+  }
+
+  /**
+   * Reads until `into` is full.
+   *
+   * @param what What is being read, for errors.
+   * @returns False when the stream ended cleanly before the first byte.
+   * @throws {TransportError} when it ends later, breaks, or this end is closed.
+   */
+  async readFully(into: Uint8Array, what: string): Promise<boolean> {
+    let have = 0;
+    while (have < into.length) {
+      const count = await this.readSome(have === 0 ? into : into.subarray(have), what);
+      if (count === null) {
+        if (have === 0) return false;
+        throw new TransportError(
+          "closed",
+          `reading ${what} from ${this.peer}: the stream ended after ${have} of ${into.length} bytes`,
+        );
+      }
+      have += count;
+    }
+    return true;
+  }
+
+  /**
+   * Writes all of `bytes`.
+   *
+   * @param what What is being written, for errors.
+   * @throws {TransportError} when the connection breaks, or this end is closed.
+   */
+  async writeFully(bytes: Uint8Array, what: string): Promise<void> {
+    let done = 0;
+    while (done < bytes.length) {
+      if (this.#ended) throw this.#ended;
+      let count: number;
+      try {
+        count = await this.#connection.write(done === 0 ? bytes : bytes.subarray(done));
+      } catch (cause) {
+        throw this.#broken(
+          `writing ${what} to ${this.peer}, ${done} of ${bytes.length} bytes written`,
+          cause,
+        );
+      }
+      done += count;
+      this.bytesOut += count;
+    }
+  }
+
+  /**
+   * Runs `action`, and closes this end when it takes longer than `ms`.
+   *
+   * @param what What is being waited for, for the error.
+   * @throws {TransportError} with code "deadline" when the time passed, else what `action` throws.
+   */
+  async within<T>(ms: number, what: string, action: () => Promise<T>): Promise<T> {
+    const timer = setTimeout(() => {
+      this.close(
+        new TransportError("deadline", `${what}: ${this.peer} took longer than ${ms} ms`),
+      );
+    }, ms);
+    try {
+      return await action();
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Closes this end; pending reads and writes fail with `reason`. Further calls do nothing. */
+  close(reason?: TransportError): void {
+    if (this.#ended) return;
+    this.#ended = reason ??
+      new TransportError("ended", `the connection with ${this.peer} was closed here`);
+    this.#connection.close();
+  }
+
+  #broken(doing: string, cause: unknown): TransportError {
+    if (this.#ended) return this.#ended;
+    const text = cause instanceof Error ? cause.message : String(cause);
+    return new TransportError("closed", `${doing}: the connection broke (${text})`, { cause });
+  }
+}

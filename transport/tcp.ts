@@ -1,0 +1,181 @@
+/**
+ * TCP: connecting with back-off within a deadline, and accepting.
+ *
+ * @module
+ */
+import { type Connection, TransportError } from "./connection.ts";
+
+/** A host name or address, and a port. */
+export interface Address {
+  hostname: string;
+  port: number;
+}
+
+/** First pause between two attempts to connect; it doubles up to {@link LAST_PAUSE_MS}. */
+const FIRST_PAUSE_MS = 50;
+const LAST_PAUSE_MS = 2_000;
+/** Pause after a failed accept, such as one for want of file descriptors. */
+const ACCEPT_PAUSE_MS = 100;
+
+/** `HOST:PORT`, an IPv6 address in brackets. */
+export function formatAddress({ hostname, port }: Address): string {
+  return hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
+}
+
+class TcpConnection implements Connection {
+  readonly peer: string;
+  readonly #conn: Deno.TcpConn;
+  #closed = false;
+
+  constructor(conn: Deno.TcpConn) {
+    // Small frames must not wait for an acknowledgement of the one before.
+    conn.setNoDelay(true);
+    this.#conn = conn;
+    this.peer = formatAddress(conn.remoteAddr);
+  }
+
+  read(into: Uint8Array): Promise<number | null> {
+    return this.#conn.read(into as Uint8Array<ArrayBuffer>);
+  }
+
+  write(bytes: Uint8Array): Promise<number> {
+    return this.#conn.write(bytes as Uint8Array<ArrayBuffer>);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#conn.close();
+  }
+}
+
+function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal?.addEventListener("abort", done);
+  });
+}
+
+/**
+ * Connects to `address`, trying every address that its name has, again and again with growing pauses.
+ *
+ * @param what Who is connected to, for the error: "the controller".
+ * @param options.deadlineMs How long to try, in milliseconds.
+ * @param options.signal Ends the attempt early.
+ * @throws {TransportError} with code "unreachable" when the time has passed, "ended" when aborted.
+ */
+export async function connectTcp(
+  address: Address,
+  what: string,
+  options: { deadlineMs: number; signal?: AbortSignal },
+): Promise<Connection> {
+  const end = Date.now() + options.deadlineMs;
+  let wait = FIRST_PAUSE_MS;
+  for (let attempts = 1;; attempts++) {
+    options.signal?.throwIfAborted();
+    const left = end - Date.now();
+    const failure = await attempt(address, left, options.signal);
+    if (!(failure instanceof Error)) return failure;
+    if (options.signal?.aborted) {
+      throw new TransportError("ended", `connecting to ${what}: stopped on request`);
+    }
+    if (Date.now() + wait >= end) {
+      throw new TransportError(
+        "unreachable",
+        `connecting to ${what} at ${formatAddress(address)}: ${attempts} attempts in ` +
+          `${options.deadlineMs} ms failed, the last one with: ${failure.message}`,
+        { cause: failure },
+      );
+    }
+    await pause(wait, options.signal);
+    wait = Math.min(2 * wait, LAST_PAUSE_MS);
+  }
+}
+
+async function attempt(
+  address: Address,
+  ms: number,
+  signal: AbortSignal | undefined,
+): Promise<Connection | Error> {
+  const controller = new AbortController();
+  const stop = () => controller.abort(new Error(`no answer within ${ms} ms`));
+  const timer = setTimeout(stop, Math.max(ms, 1));
+  signal?.addEventListener("abort", stop);
+  try {
+    return new TcpConnection(await Deno.connect({ ...address, signal: controller.signal }));
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error));
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", stop);
+  }
+}
+
+/** A listening socket. */
+export class TcpListener {
+  readonly #listener: Deno.TcpListener;
+  #closed = false;
+
+  private constructor(listener: Deno.TcpListener) {
+    this.#listener = listener;
+  }
+
+  /**
+   * Listens on `address`; port 0 takes a free one.
+   *
+   * @throws {TransportError} with code "unreachable" when the address cannot be had.
+   */
+  static listen(address: Address): TcpListener {
+    try {
+      return new TcpListener(Deno.listen(address));
+    } catch (cause) {
+      const text = cause instanceof Error ? cause.message : String(cause);
+      throw new TransportError(
+        "unreachable",
+        `listening on ${
+          formatAddress(address)
+        }: ${text}; choose another address or port, or stop ` +
+          "the process that holds it",
+        { cause },
+      );
+    }
+  }
+
+  /** The address in use, with the real port. */
+  get address(): Address {
+    const { hostname, port } = this.#listener.addr;
+    return { hostname, port };
+  }
+
+  /**
+   * Hands every connection to `serve` until the listener is closed.
+   *
+   * @param onError Told of a failed accept, after which accepting goes on.
+   */
+  async accept(
+    serve: (connection: Connection) => void,
+    onError: (error: Error) => void,
+  ): Promise<void> {
+    while (!this.#closed) {
+      try {
+        serve(new TcpConnection(await this.#listener.accept()));
+      } catch (error) {
+        if (this.#closed) return;
+        onError(error instanceof Error ? error : new Error(String(error)));
+        await pause(ACCEPT_PAUSE_MS, undefined);
+      }
+    }
+  }
+
+  /** Stops accepting; connections already accepted live on. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#listener.close();
+  }
+}
