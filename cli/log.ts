@@ -70,7 +70,10 @@ function jsonFormatter(): TextFormatter {
   return (record) =>
     line({
       ...record,
-      message: record.message.map(plain),
+      // One part, so that the formatter does not quote the words in a sentence.
+      message: [
+        record.message.map((part, index) => index % 2 === 0 ? part : words(part)).join(""),
+      ],
       properties: Object.fromEntries(
         Object.entries(record.properties).map(([key, value]) => [key, plain(value)]),
       ),
@@ -90,8 +93,8 @@ function humanFormatter(color: boolean): TextFormatter {
     timeZone: null,
     level: "full",
     category: (category) => category.filter((part) => part !== "tierfold").join("."),
-    value: (value) => typeof value === "string" ? value : inspect(value),
-    sanitize: { sgr: "escape", newlines: "escape" },
+    value: (value) => tame(words(value)),
+    sanitize: TAME,
     format: ({ timestamp, level, category, message, record }) =>
       `${timestamp} ${level.padEnd(7)} ${category}: ${message}${details(record)}`,
   });
@@ -105,9 +108,21 @@ function details(record: LogRecord): string {
     .filter(([key]) => !said.includes(`{${key}}`))
     .map(([key, value]) => {
       const text = typeof value === "string" ? JSON.stringify(value) : inspect(value);
-      return ` ${key}=${sanitizeControlSequences(text, { sgr: "escape", newlines: "escape" })}`;
+      return ` ${key}=${tame(text)}`;
     })
     .join("");
+}
+
+/** Peers choose names and reasons: on a terminal these may neither start lines nor move the cursor. */
+const TAME = { sgr: "escape", newlines: "escape" } as const;
+
+function tame(text: string): string {
+  return sanitizeControlSequences(text, TAME);
+}
+
+/** A value inside a sentence. */
+function words(value: unknown): string {
+  return typeof value === "string" ? value : inspect(value);
 }
 
 function inspect(value: unknown): string {

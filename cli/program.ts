@@ -5,6 +5,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
+import { InvariantError } from "../wire/errors.ts";
 import { type HelpText, parseFlags, renderHelp } from "./flags.ts";
 import { startLogging } from "./log.ts";
 import type { CommonOptions } from "./common_options.ts";
@@ -100,8 +101,11 @@ function report(error: unknown): number {
     return ExitCode.peer;
   }
   log.error("the session failed here: {message}", { message });
-  // A stack is for us: only what nobody foresaw has a use for one.
-  if (error instanceof Error) log.debug("{stack}", { stack: error.stack });
+  if (error instanceof Error) {
+    // Of use only to us: where our own promise broke.
+    const level = error instanceof InvariantError ? "error" : "debug";
+    for (const line of error.stack?.split("\n") ?? []) log[level]("{line}", { line });
+  }
   return ExitCode.failed;
 }
 

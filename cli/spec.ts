@@ -58,6 +58,6 @@ export function flagOf(key: string): string {
 }
 
 /** The environment variable of an option: `worldSize` is `TIERFOLD_WORLD_SIZE`. */
-export function envOf(key: string, spec: OptionSpec<unknown>): string {
+export function envOf(key: string, spec: { readonly env?: string }): string {
   return spec.env ?? `TIERFOLD_${key.replace(/[A-Z]/g, (capital) => `_${capital}`).toUpperCase()}`;
 }
