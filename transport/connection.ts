@@ -19,6 +19,9 @@ export interface Connection {
   /** Writes a part of `bytes`, at least one byte, and says how many. */
   write(bytes: Uint8Array): Promise<number>;
 
+  /** Says that nothing more will be written; the other end reads the end of the stream. */
+  closeWrite(): Promise<void>;
+
   /** Ends both directions at once; a pending read or write fails. May be called again. */
   close(): void;
 }

@@ -119,6 +119,29 @@ export class Link {
     }
   }
 
+  /**
+   * Says a last word and closes. The other end may be in the middle of writing: what it still sends is
+   * read and thrown away for a while, since closing with unread bytes would destroy the last word on
+   * its way. Never throws.
+   *
+   * @param bytes The last word.
+   * @param ms How long to wait for the other end to close.
+   */
+  async closeAfter(bytes: Uint8Array, ms: number): Promise<void> {
+    try {
+      await this.within(ms, "closing", async () => {
+        await this.writeFully(bytes, "the reason for closing");
+        await this.#connection.closeWrite();
+        const sink = new Uint8Array(65_536);
+        while (await this.readSome(sink, "what is left") !== null);
+      });
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+    } finally {
+      this.close();
+    }
+  }
+
   /** Closes this end; pending reads and writes fail with `reason`. Further calls do nothing. */
   close(reason?: TransportError): void {
     if (this.#ended) return;

@@ -42,6 +42,10 @@ class TcpConnection implements Connection {
     return this.#conn.write(bytes as Uint8Array<ArrayBuffer>);
   }
 
+  closeWrite(): Promise<void> {
+    return this.#conn.closeWrite();
+  }
+
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -1,0 +1,404 @@
+/**
+ * The rank's side of a round: one frame up, one frame down.
+ *
+ * @module
+ */
+import { Arena } from "../kernels/arena.ts";
+import { SimdKernel } from "../kernels/simd.ts";
+import { FrameSlot } from "../frames/slot.ts";
+import { receiveFrame } from "../frames/receive.ts";
+import { readRefusal } from "../frames/refusals.ts";
+import { schemaDifference } from "../fold/schema.ts";
+import { TransportError } from "../transport/connection.ts";
+import { Link } from "../transport/link.ts";
+import { type Address, connectTcp } from "../transport/tcp.ts";
+import { InvariantError, WireError } from "../wire/errors.ts";
+import { ACK_BYTES, decodeAck, encodeHandshake, PROTOCOL_F32 } from "../wire/handshake.ts";
+import { decodeLength, encodeLength, LENGTH_BYTES } from "../wire/length.ts";
+import { DEFAULT_FRAME_CEILING, SALT_BYTES } from "../wire/limits.ts";
+import { Tag64 } from "../wire/mac.ts";
+import { isRefusal } from "../wire/refusal.ts";
+import { encodeFrameHeaders, type FrameHeader, type RoundKind } from "../wire/round_frame.ts";
+import { layoutFor, normalizeTensors, type Tensor, type TensorLike } from "./tensors.ts";
+
+/** Bytes scaled, hashed and written at a time: small enough to stay in the second-level cache. */
+const CHUNK_BYTES = 512 * 1024;
+/** How long the reason for a broken connection may take to arrive. */
+const REASON_MS = 2_000;
+
+/** How to reach a relay, and who asks. */
+export interface RankOptions {
+  /** The relay of this host, `HOST:PORT`. */
+  relay: string;
+  /** This rank's number, from 0, below `worldSize`. */
+  rank: number;
+  /** How many ranks the session has. */
+  worldSize: number;
+  /** The session salt: 16 bytes, or 32 hex digits. */
+  salt: Uint8Array | string;
+  /** How long to try to reach the relay and be let in, in milliseconds; 60,000 when left out. */
+  joinTimeoutMs?: number;
+  /** How long a round may take, in milliseconds; 900,000 when left out. */
+  roundTimeoutMs?: number;
+}
+
+/** What a round came to. */
+export interface RoundResult {
+  kind: RoundKind;
+  /** The total mass that was accepted; 0 for a Model round means that nothing was changed. */
+  mass: number;
+  /** Bytes sent to the relay. */
+  bytesUp: number;
+  /** Bytes received from it. */
+  bytesDown: number;
+  /** How long the round took, in milliseconds. */
+  ms: number;
+}
+
+/** A rank's connection to the relay of its host. One round at a time. */
+export class RankClient {
+  /** This rank's number. */
+  readonly rank: number;
+  /** How many ranks the session has. */
+  readonly worldSize: number;
+
+  readonly #link: Link;
+  readonly #salt: Uint8Array;
+  readonly #roundTimeoutMs: number;
+  readonly #arena = new Arena();
+  readonly #kernel = SimdKernel.create(this.#arena);
+  readonly #slot = new FrameSlot(this.#arena);
+  #layout: FrameHeader | undefined;
+  #round = 0;
+  #busy = false;
+  #failed: Error | undefined;
+
+  private constructor(link: Link, options: RankOptions, salt: Uint8Array) {
+    this.#link = link;
+    this.#salt = salt;
+    this.rank = options.rank;
+    this.worldSize = options.worldSize;
+    this.#roundTimeoutMs = options.roundTimeoutMs ?? 900_000;
+  }
+
+  /**
+   * Connects to the relay and takes this rank's place, trying again until the relay is there.
+   *
+   * @throws {RangeError} when an option is not usable.
+   * @throws {TransportError} when the relay cannot be reached in time, or refuses this rank.
+   * @throws {WireError} when what answers is not a relay.
+   */
+  static async connect(options: RankOptions): Promise<RankClient> {
+    const { rank, worldSize } = options;
+    if (!Number.isInteger(worldSize) || worldSize < 1) {
+      throw new RangeError(`connecting a rank: world size ${worldSize}, expected at least 1`);
+    }
+    if (!Number.isInteger(rank) || rank < 0 || rank >= worldSize) {
+      throw new RangeError(`connecting a rank: rank ${rank}, expected 0 to ${worldSize - 1}`);
+    }
+    const salt = saltBytes(options.salt);
+    const deadlineMs = options.joinTimeoutMs ?? 60_000;
+    const connection = await connectTcp(
+      parseAddress(options.relay),
+      `the relay of rank ${rank}`,
+      { deadlineMs },
+    );
+    const client = new RankClient(new Link(connection), options, salt);
+    try {
+      await client.#link.within(
+        deadlineMs,
+        `rank ${rank} waits to be let in`,
+        () => client.#handshake(),
+      );
+    } catch (error) {
+      client.#link.close();
+      throw error;
+    }
+    return client;
+  }
+
+  /**
+   * Averages (Model) or sums (Control) tensors over all ranks, in place.
+   *
+   * A Model round multiplies each rank's tensors by its `mass` on the way up and divides the sum once by
+   * the mass that was accepted; when that is 0, nothing is changed. Every rank gives the same tensors in
+   * the same order, and every rank that finishes the round gets the same bits.
+   *
+   * @param tensors f32 values; results are written into them. Unchanged when this throws.
+   * @param options.kind "model" when left out.
+   * @param options.mass What this rank's work weighs; see {@link gammaMass}. A Control round sends its
+   *   tensors as they are, whatever their mass.
+   * @throws {RangeError} when a tensor or the mass is not usable; nothing was sent.
+   * @throws {TransportError} when the relay closes, breaks or takes too long; the client is closed.
+   * @throws {WireError} when an answer is not authentic or does not fit; the client is closed.
+   */
+  async allReduce(
+    tensors: readonly TensorLike[],
+    options: { kind?: RoundKind; mass: number },
+  ): Promise<RoundResult> {
+    const { kind = "model", mass } = options;
+    if (!(Number.isFinite(mass) && mass >= 0)) {
+      throw new RangeError(`sending round ${this.#round}: mass ${mass} is not finite and >= 0`);
+    }
+    const own = normalizeTensors(tensors);
+    if (this.#busy) {
+      throw new RangeError(
+        `rank ${this.rank} starts a round while round ${this.#round} is under way; await it first`,
+      );
+    }
+    if (this.#failed) throw this.#failed;
+    this.#busy = true;
+    try {
+      return await this.#runRound(own, kind, mass);
+    } catch (error) {
+      const failure = error instanceof Error ? error : new Error(String(error));
+      this.#failed = failure;
+      this.#link.close();
+      throw failure;
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  /**
+   * Copies tensors from one rank to all others: a Control round in which the others send zeros.
+   *
+   * @param tensors On `root` the values to send; elsewhere they are overwritten.
+   * @param root The rank whose values count.
+   * @throws As {@link RankClient.allReduce} does.
+   */
+  async broadcast(tensors: readonly TensorLike[], root: number): Promise<RoundResult> {
+    if (!Number.isInteger(root) || root < 0 || root >= this.worldSize) {
+      throw new RangeError(`broadcasting from rank ${root}: expected 0 to ${this.worldSize - 1}`);
+    }
+    if (this.rank === root) return await this.allReduce(tensors, { kind: "control", mass: 0 });
+    const own = normalizeTensors(tensors);
+    const received = own.map(({ name, shape, data }) => ({
+      name,
+      shape,
+      data: new Float32Array(data.length),
+    }));
+    const result = await this.allReduce(received, { kind: "control", mass: 0 });
+    own.forEach(({ data }, i) => data.set(received[i]!.data));
+    return result;
+  }
+
+  /**
+   * Tells every rank every rank's count: a Control round in which each fills its own slot.
+   *
+   * @param count This rank's count; exact up to 2^24.
+   * @returns One count per rank; 0 for ranks that are gone.
+   * @throws As {@link RankClient.allReduce} does.
+   */
+  async gatherCounts(count: number): Promise<Float32Array> {
+    const counts = new Float32Array(this.worldSize);
+    counts[this.rank] = count;
+    await this.allReduce([{ name: "counts", data: counts }], { kind: "control", mass: 0 });
+    return counts;
+  }
+
+  /** Leaves the session cleanly: the relay goes on without this rank. Never rejects. */
+  close(): Promise<void> {
+    this.#failed ??= new TransportError("ended", `rank ${this.rank} was closed`);
+    this.#link.close();
+    return Promise.resolve();
+  }
+
+  /** Closes the client at the end of an `await using` block. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #handshake(): Promise<void> {
+    const { rank, worldSize } = this;
+    await this.#link.writeFully(
+      encodeHandshake({ version: PROTOCOL_F32, rank, worldSize }),
+      `the handshake of rank ${rank}`,
+    );
+    const answer = new Uint8Array(ACK_BYTES);
+    const what = `the answer to the handshake of rank ${rank}`;
+    if (!await this.#link.readFully(answer, what)) {
+      throw new TransportError(
+        "closed",
+        `the relay at ${this.#link.peer} closed the connection at the handshake of rank ${rank} of ` +
+          `${worldSize}; its log says why`,
+      );
+    }
+    if (isRefusal(answer)) throw await this.#readRefusal(answer);
+    decodeAck(answer, PROTOCOL_F32);
+  }
+
+  async #runRound(tensors: Tensor[], kind: RoundKind, mass: number): Promise<RoundResult> {
+    const started = performance.now();
+    const { bytesIn, bytesOut } = this.#link;
+    const round = this.#round++;
+    const layout = layoutFor(tensors, this.#layout);
+    this.#layout = layout;
+    const header: FrameHeader = { ...layout, kind, weight: mass };
+    const what = `round ${round} of rank ${this.rank}`;
+    const result = await this.#link.within(this.#roundTimeoutMs, what, async () => {
+      // Reading from the start notices at once when the relay refuses what is still being sent.
+      const prefix = this.#readPrefix(round);
+      prefix.catch(() => {});
+      try {
+        await this.#send(tensors, header, round);
+      } catch (error) {
+        throw await this.#reasonFor(error, prefix);
+      }
+      return await this.#receive(await prefix, header, round);
+    });
+    if (kind === "control" || result.weight > 0) {
+      tensors.forEach(({ bytes }, i) => {
+        const { at, nbytes } = result.tensors[i]!;
+        bytes.set(this.#slot.frame.subarray(at, at + nbytes));
+      });
+    }
+    return {
+      kind,
+      mass: result.weight,
+      bytesUp: this.#link.bytesOut - bytesOut,
+      bytesDown: this.#link.bytesIn - bytesIn,
+      ms: performance.now() - started,
+    };
+  }
+
+  /** Scales, hashes and writes the frame chunk by chunk; small frames leave in one write. */
+  async #send(tensors: Tensor[], header: FrameHeader, round: number): Promise<void> {
+    const what = `round ${round} of rank ${this.rank}`;
+    const slot = this.#slot;
+    slot.reserve(header.length);
+    const { frame, prefixed } = slot;
+    encodeLength(prefixed, 0, header.length);
+    encodeFrameHeaders(frame, header);
+    const factor = header.kind === "model" ? header.weight : 1;
+    const tag = new Tag64(this.#salt);
+    let hashed = 0;
+    let writing: Promise<void> | undefined;
+    let written = 0;
+    const flush = async (end: number) => {
+      tag.update(frame.subarray(hashed, end));
+      hashed = end;
+      await writing;
+      const from = written;
+      written = end + LENGTH_BYTES;
+      writing = this.#link.writeFully(prefixed.subarray(from, written), what);
+      writing.catch(() => {});
+    };
+    for (let i = 0; i < tensors.length; i++) {
+      const { bytes } = tensors[i]!;
+      const { at } = header.tensors[i]!;
+      for (let done = 0; done < bytes.length; done += CHUNK_BYTES) {
+        const end = Math.min(done + CHUNK_BYTES, bytes.length);
+        this.#scaleInto(frame.subarray(at + done, at + end), bytes.subarray(done, end), factor);
+        if (at + end - hashed >= CHUNK_BYTES) await flush(at + end);
+      }
+    }
+    const signedEnd = header.length - 8;
+    tag.update(frame.subarray(hashed, signedEnd));
+    frame.set(tag.digest(), signedEnd);
+    await writing;
+    await this.#link.writeFully(prefixed.subarray(written), what);
+  }
+
+  #scaleInto(
+    target: Uint8Array<ArrayBufferLike>,
+    source: Uint8Array<ArrayBufferLike>,
+    factor: number,
+  ): void {
+    // 0 x infinity would be NaN: a rank without work contributes zeros, whatever its tensors hold.
+    if (factor === 0) target.fill(0);
+    else if (factor === 1) target.set(source);
+    else this.#kernel.scaleCopy(target, source, factor);
+  }
+
+  async #readPrefix(round: number): Promise<Uint8Array> {
+    const prefix = new Uint8Array(LENGTH_BYTES);
+    if (!await this.#link.readFully(prefix, `the result of round ${round}`)) {
+      throw new TransportError(
+        "closed",
+        `the relay at ${this.#link.peer} closed the connection while rank ${this.rank} waited for ` +
+          `the result of round ${round}; its log says why`,
+      );
+    }
+    if (isRefusal(prefix)) {
+      const refusal = await this.#readRefusal(prefix);
+      // Ends a write that is still under way.
+      this.#link.close(refusal);
+      throw refusal;
+    }
+    return prefix;
+  }
+
+  async #receive(
+    prefix: Uint8Array,
+    sent: FrameHeader,
+    round: number,
+  ): Promise<FrameHeader> {
+    const length = decodeLength(prefix, DEFAULT_FRAME_CEILING);
+    const what = `the result of round ${round}`;
+    const header = await receiveFrame(this.#link, this.#slot, length, what, {
+      salt: this.#salt,
+      ceiling: DEFAULT_FRAME_CEILING,
+      trustedLength: sent.length,
+    });
+    const difference = schemaDifference(header, sent);
+    if (difference !== undefined) {
+      throw new WireError(
+        "schema",
+        "connection",
+        `reading ${what} of rank ${this.rank} from ${this.#link.peer}: ${difference}`,
+      );
+    }
+    return header;
+  }
+
+  /** What a failed write was really about, when the relay said so before it closed. */
+  async #reasonFor(error: unknown, prefix: Promise<unknown>): Promise<unknown> {
+    if (error instanceof InvariantError) return error;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<unknown>((resolve) => {
+      timer = setTimeout(() => resolve(error), REASON_MS);
+    });
+    const said = prefix.then(() => error, (reason: unknown) => reason);
+    const reason = await Promise.race([said, late]);
+    clearTimeout(timer);
+    return reason;
+  }
+
+  async #readRefusal(start: Uint8Array): Promise<TransportError> {
+    const reason = await readRefusal(this.#link, start, this.#salt);
+    return new TransportError(
+      "closed",
+      `the relay at ${this.#link.peer} refused rank ${this.rank} of ${this.worldSize} ${reason}`,
+    );
+  }
+}
+
+function saltBytes(salt: Uint8Array | string): Uint8Array {
+  if (typeof salt === "string") {
+    if (!/^[0-9a-fA-F]{32}$/.test(salt.trim())) {
+      throw new RangeError(
+        `connecting a rank: the salt has ${salt.trim().length} characters, expected 32 hex digits`,
+      );
+    }
+    return Uint8Array.from(salt.trim().match(/../g) ?? [], (pair) => parseInt(pair, 16));
+  }
+  if (salt.length !== SALT_BYTES) {
+    throw new RangeError(`connecting a rank: the salt has ${salt.length} bytes, expected 16`);
+  }
+  return Uint8Array.from(salt);
+}
+
+function parseAddress(text: string): Address {
+  const match = /^(?:\[([^\]]+)\]|([^:\s]+)):(\d{1,5})$/.exec(text);
+  const port = Number(match?.[3]);
+  if (!match || port < 1 || port > 65_535) {
+    throw new RangeError(
+      `connecting a rank: relay address ${
+        JSON.stringify(text)
+      }, expected HOST:PORT, an IPv6 address ` +
+        "in brackets",
+    );
+  }
+  return { hostname: (match[1] ?? match[2])!, port };
+}

@@ -1,0 +1,63 @@
+/**
+ * The caller's tensors, and how they lie in a frame.
+ *
+ * @module
+ */
+import { DTYPE_F32, elementCount, type FrameHeader, layoutFrame } from "../wire/round_frame.ts";
+
+/** A tensor of the caller: its values stay the caller's, and results are written into them. */
+export interface NamedTensor {
+  /** For error messages. */
+  name?: string;
+  /** The dims; one dim of all values when left out. An empty list is a scalar. */
+  shape?: readonly number[];
+  /** f32 values, row-major, as many as the shape has elements. */
+  data: Float32Array;
+}
+
+/** A tensor as the caller may give it: with a name and shape, or as a flat vector. */
+export type TensorLike = Float32Array | NamedTensor;
+
+/** A tensor with all that was left out filled in. */
+export interface Tensor {
+  name: string;
+  shape: readonly number[];
+  data: Float32Array;
+  /** The bytes of `data`. */
+  bytes: Uint8Array<ArrayBufferLike>;
+}
+
+/**
+ * Fills in what the caller left out.
+ *
+ * @throws {RangeError} when a shape does not fit its values.
+ */
+export function normalizeTensors(tensors: readonly TensorLike[]): Tensor[] {
+  return tensors.map((tensor, i) => {
+    const { data, name, shape } = tensor instanceof Float32Array
+      ? { data: tensor, name: undefined, shape: undefined }
+      : tensor;
+    const dims = shape ?? [data.length];
+    const label = name ?? `tensor ${i}`;
+    if (elementCount(dims) !== data.length) {
+      throw new RangeError(
+        `sending ${label}: shape [${dims.join(", ")}] has ${
+          elementCount(dims)
+        } elements, its data ` +
+          `${data.length}`,
+      );
+    }
+    const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    return { name: label, shape: dims, data, bytes };
+  });
+}
+
+/** The layout of these tensors' frame, taken over from `last` when nothing changed since. */
+export function layoutFor(tensors: readonly Tensor[], last: FrameHeader | undefined): FrameHeader {
+  const same = last !== undefined && last.tensors.length === tensors.length &&
+    tensors.every(({ shape }, i) => {
+      const before = last.tensors[i]!.shape;
+      return shape.length === before.length && shape.every((dim, d) => dim === before[d]);
+    });
+  return same ? last : layoutFrame(tensors.map(({ shape }) => ({ dtype: DTYPE_F32, shape })));
+}
