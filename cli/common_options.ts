@@ -4,10 +4,12 @@
  * @module
  */
 
+import { DEFAULT_FRAME_CEILING, MAX_FRAME_BYTES, MAX_WORLD_SIZE } from "../wire/limits.ts";
 import {
   byteSize,
   choice,
   duration,
+  formatBytes,
   formatDuration,
   formatHostPort,
   type HostPort,
@@ -21,14 +23,8 @@ import { readSalt } from "./salt.ts";
 import { option, optionalOption, type OptionSpec } from "./spec.ts";
 import type { LogOptions } from "./log.ts";
 
-/** The highest world size that an option takes: far above any cluster of one controller. */
-export const MAX_WORLD_SIZE = 65_536;
-
 /** A round frame of no tensors, in bytes: no ceiling makes sense below it. */
-const MIN_CEILING = 64;
-
-/** What the length field of a record can say, in bytes. */
-const MAX_CEILING = 2 ** 32 - 1;
+const LEAST_CEILING = 64;
 
 /** The kernels that can be asked for; `auto` measures and picks. */
 export const KERNELS = ["auto", "plain", "simd", "ort-wasm", "ort-webgpu"] as const;
@@ -62,8 +58,9 @@ export const commonTable = {
   frameCeiling: option({
     value: "BYTES",
     help: "the largest frame accepted from a peer",
-    schema: byteSize(MIN_CEILING, MAX_CEILING),
-    fallback: "1GiB",
+    schema: byteSize(LEAST_CEILING, MAX_FRAME_BYTES),
+    show: formatBytes,
+    fallback: formatBytes(DEFAULT_FRAME_CEILING),
   }),
   kernel: option({
     value: "NAME",
@@ -75,7 +72,8 @@ export const commonTable = {
     value: "BYTES",
     help:
       "with a GPU kernel, sum tensors below this size on the CPU; by measurement when not given",
-    schema: byteSize(0, MAX_CEILING),
+    schema: byteSize(0, MAX_FRAME_BYTES),
+    show: formatBytes,
   }),
   workers: option({
     value: "N|auto",

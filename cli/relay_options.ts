@@ -4,13 +4,8 @@
  * @module
  */
 
-import {
-  type CommonOptions,
-  commonTable,
-  durationOption,
-  finishCommon,
-  MAX_WORLD_SIZE,
-} from "./common_options.ts";
+import { MAX_HOST_NAME_BYTES, MAX_WORLD_SIZE } from "../wire/limits.ts";
+import { type CommonOptions, commonTable, durationOption, finishCommon } from "./common_options.ts";
 import { type ReadEnvironment, resolveOptions } from "./options.ts";
 import type { Program } from "./program.ts";
 import { option, type OptionValues, UsageError } from "./spec.ts";
@@ -33,7 +28,7 @@ const table = {
     value: "NAME",
     help:
       "this host's name, as logs and the status show it (default: the system's, with --allow-sys=hostname)",
-    schema: text("a host name", 255),
+    schema: text("a host name", MAX_HOST_NAME_BYTES),
     fallback: hostname,
   }),
   ranks: option({

@@ -4,14 +4,12 @@
  * @module
  */
 
+import { SALT_BYTES } from "../wire/limits.ts";
 import { describe, type OptionSource, type ReadEnvironment } from "./options.ts";
 import { UsageError } from "./spec.ts";
 
 /** The variable that holds the salt itself. */
 export const SALT_VARIABLE = "TIERFOLD_SALT";
-
-/** Bytes of a salt. */
-export const SALT_BYTES = 16;
 
 /** Where to look for the salt. */
 export interface SaltSources {

@@ -223,9 +223,18 @@ export function duration(): z.ZodType<number> {
 
 /** Writes milliseconds as {@link duration} takes them, in the largest unit that fits. */
 export function formatDuration(ms: number): string {
-  const [unit, scale] = Object.entries(TIME_UNITS).findLast(([, scale]) => ms % scale === 0) ??
-    ["ms", 1];
-  return `${ms / scale}${unit}`;
+  return inLargestUnit(ms, TIME_UNITS);
+}
+
+/** Writes bytes as {@link byteSize} takes them, in the largest binary unit that fits. */
+export function formatBytes(bytes: number): string {
+  return inLargestUnit(bytes, { "": 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 });
+}
+
+/** Of `units`, ascending, the last that divides the amount. */
+function inLargestUnit(amount: number, units: Readonly<Record<string, number>>): string {
+  const fitting = Object.entries(units).findLast(([, size]) => amount > 0 && amount % size === 0);
+  return fitting === undefined ? `${amount}` : `${amount / fitting[1]}${fitting[0]}`;
 }
 
 function quantity(value: string, units: Readonly<Record<string, number>>): number | undefined {

@@ -201,6 +201,7 @@ Deno.test("options: the report shows sources and can be typed again", () => {
   assertEquals(of("ranks"), ["0-3,5", "flag"]);
   assertEquals(of("worldSize"), [8, "environment"]);
   assertEquals(of("roundDeadline"), ["5m", "default"]);
+  assertEquals(of("frameCeiling"), ["1GiB", "default"]);
   assertEquals(of("controller"), ["[::1]:7070", "flag"]);
   assertEquals(of("gpuThreshold"), [null, "none"]);
   assertEquals(report.salt, "from TIERFOLD_SALT");

@@ -4,6 +4,7 @@ import {
   byteSize,
   choice,
   duration,
+  formatBytes,
   formatDuration,
   formatHostPort,
   formatRanks,
@@ -199,6 +200,9 @@ Deno.test("values: what is shown can be typed again", () => {
   }
   for (const typed of ["0", "0-3", "0-1,3,5-6"]) {
     assertEquals(formatRanks(rankSet(16).parse(typed)), typed);
+  }
+  for (const typed of ["0", "1000", "64MiB", "3KiB", "1GiB", "1025"]) {
+    assertEquals(formatBytes(byteSize(0, 2 ** 32).parse(typed)), typed);
   }
   for (const typed of ["1ms", "1500ms", "90s", "5m", "2h"]) {
     assertEquals(formatDuration(duration().parse(typed)), typed);
