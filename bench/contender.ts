@@ -32,7 +32,7 @@ export interface Sample {
 /** A contender's processes for a number of ranks. */
 export interface Session {
   /** Makes the rounds. */
-  run(plan: RoundPlan): Promise<Sample>;
+  run(plan: RoundPlan, observer?: Observer): Promise<Sample>;
   /** Ends the processes. */
   close(): Promise<void>;
 }
@@ -57,6 +57,14 @@ export interface Member {
   role: string;
 }
 
+/** Told when the measured rounds begin and when they have ended. */
+export interface Observer {
+  /** Before the round that takes up the skew of the start, and the measured rounds. */
+  begin(): void;
+  /** After them. */
+  end(): void;
+}
+
 /** The slowest rate that is not taken for a hang, in bytes of a model per second. */
 const PATIENCE_BYTES_S = 2e6;
 
@@ -75,16 +83,19 @@ export async function driveMembers(
   ranks: readonly Member[],
   servers: readonly Member[],
   plan: RoundPlan,
+  observer?: Observer,
 ): Promise<Sample> {
   const patience = patienceMs(plan);
   const send = (line: string) => Promise.all(ranks.map(({ child }) => child.send(line)));
   await send(`go ${plan.bytes} ${plan.warm} ${plan.rounds}`);
   await Promise.all(ranks.map(({ child }) => child.expect("warm", patience)));
   const before = servers.map(({ child }) => totalCpuSeconds(child.pid));
+  observer?.begin();
   await send("measure");
   const results = await Promise.all(ranks.map(async ({ child }): Promise<WorkerResult> => {
     return JSON.parse(await child.expect("result ", patience));
   }));
+  observer?.end();
 
   const found = results.map((result, index) => ({
     role: ranks[index]?.role ?? "rank",

@@ -60,7 +60,7 @@ export async function openGloo(places: readonly GlooPlace[]): Promise<Session> {
     await close();
     throw error;
   }
-  return { run: (plan) => driveMembers(members, [], plan), close };
+  return { run: (plan, observer) => driveMembers(members, [], plan, observer), close };
 }
 
 /** gloo among the contenders. */
