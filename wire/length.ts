@@ -3,13 +3,16 @@
  *
  * @module
  */
-import { WireError } from "./errors.ts";
+import { invariant, WireError } from "./errors.ts";
+import { MAX_FRAME_BYTES } from "./limits.ts";
 
 /** Bytes of a length prefix. */
 export const LENGTH_BYTES = 4;
 
-/** Writes `length` at `at`. */
+/** Writes `length`, at most {@link MAX_FRAME_BYTES}, at `at`. */
 export function encodeLength(into: Uint8Array, at: number, length: number): void {
+  // Above it the value would wrap, and the frame behind it would be cut where nobody notices.
+  invariant(length >= 0 && length <= MAX_FRAME_BYTES, `a length prefix of ${length} bytes`);
   new DataView(into.buffer, into.byteOffset, into.byteLength).setUint32(at, length, true);
 }
 

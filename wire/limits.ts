@@ -14,11 +14,13 @@ export const TAG_BYTES = 8;
 export const DEFAULT_FRAME_CEILING = 1024 ** 3;
 /** Least ceiling of a process that knows its model, so that small models can grow. */
 export const MIN_FRAME_CEILING = 64 * 1024 ** 2;
-/** Most bytes that the u32 lengths of the wire could announce: 4 GiB less one. */
-export const MAX_FRAME_BYTES = 0xffff_ffff;
+/** Most bytes that the u32 lengths of the wire can announce; the value above marks a refusal. */
+export const MAX_FRAME_BYTES = 0xffff_fffe;
 
 /** Most tensors in a frame. */
 export const MAX_TENSORS = 65_536;
+/** Most dims of a tensor: a u8 counts them. */
+export const MAX_DIMS = 255;
 
 /** Most bytes of a control message; the longest one, Hello, holds at most a world of ranks. */
 export const MAX_CONTROL_BYTES = 1024 ** 2;
@@ -38,7 +40,7 @@ export const STAGING_CHUNK_BYTES = 1024 ** 2;
  * @param modelBytes Bytes of one model's tensors.
  */
 export function frameCeilingFor(modelBytes: number): number {
-  return Math.max(2 * modelBytes, MIN_FRAME_CEILING);
+  return Math.min(Math.max(2 * modelBytes, MIN_FRAME_CEILING), MAX_FRAME_BYTES);
 }
 
 invariant(DEFAULT_FRAME_CEILING <= MAX_FRAME_BYTES, "the default ceiling fits a u32 length");

@@ -13,8 +13,8 @@
  *
  * @module
  */
-import { WireError } from "./errors.ts";
-import { TAG_BYTES } from "./limits.ts";
+import { invariant, WireError } from "./errors.ts";
+import { MAX_FRAME_BYTES, TAG_BYTES } from "./limits.ts";
 import { tag64, tagsEqual } from "./mac.ts";
 
 /** What a relay sends first on its channel to the controller. */
@@ -80,6 +80,8 @@ export function decodeChannelMagic(bytes: Uint8Array): void {
 
 /** Writes the 17 signed bytes of a record's header at the start of `into`. */
 export function encodeRecordStart(into: Uint8Array, header: RecordHeader): void {
+  const { length } = header;
+  invariant(length >= 0 && length <= MAX_FRAME_BYTES, `a record's payload of ${length} bytes`);
   const view = new DataView(into.buffer, into.byteOffset, into.byteLength);
   view.setUint32(0, RECORD_MAGIC, true);
   view.setUint32(4, RECORD_VERSION, true);
@@ -118,7 +120,7 @@ export function decodeRecordHeader(bytes: Uint8Array, ceiling: number): RecordHe
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const magic = view.getUint32(0, true);
   if (magic !== RECORD_MAGIC) {
-    throw refuse("magic", `0x${magic.toString(16)}, expected 0x${RECORD_MAGIC.toString(16)}`);
+    throw refuse("magic", `magic 0x${magic.toString(16)}, expected 0x${RECORD_MAGIC.toString(16)}`);
   }
   const version = view.getUint32(4, true);
   if (version !== RECORD_VERSION) {

@@ -60,5 +60,5 @@ export function decodeRefusal(bytes: Uint8Array, salt: Uint8Array): string | und
   const text = bytes.slice(REFUSAL_HEADER_BYTES);
   if (refusalTextLength(bytes) !== text.length) return undefined;
   if (!tagsEqual(tag64(salt, text), bytes.subarray(8, REFUSAL_HEADER_BYTES))) return undefined;
-  return new TextDecoder().decode(text);
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(text);
 }

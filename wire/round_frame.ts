@@ -18,9 +18,9 @@
  *
  * @module
  */
-import { WireError } from "./errors.ts";
-import { MAX_TENSORS, TAG_BYTES } from "./limits.ts";
-import { Tag64, tag64, tagsEqual } from "./mac.ts";
+import { invariant, WireError } from "./errors.ts";
+import { MAX_DIMS, MAX_FRAME_BYTES, MAX_TENSORS, TAG_BYTES } from "./limits.ts";
+import { tag64, tagsEqual } from "./mac.ts";
 
 /** First word of a frame. */
 export const FRAME_MAGIC = 0xf10d17f1;
@@ -63,6 +63,8 @@ export interface FrameHeader {
 
 /** The number of elements of a shape: 1 for a scalar, 0 where a dim is 0. */
 export function elementCount(shape: readonly number[]): number {
+  // Many large dims reach infinity, and infinity times a 0 among them would be NaN.
+  if (shape.includes(0)) return 0;
   let count = 1;
   for (const dim of shape) count *= dim;
   return count;
@@ -73,19 +75,47 @@ export function elementCount(shape: readonly number[]): number {
  *
  * @param tensors dtype and shape of each; `nbytes` where it is not the full data (elided zeros).
  * @returns A header of kind Model and weight 0.
+ * @throws {RangeError} when the format cannot say it: too many tensors, dims or bytes, or a dim that is
+ *   not a u32.
  */
 export function layoutFrame(
   tensors: readonly { dtype: number; shape: readonly number[]; nbytes?: number }[],
 ): FrameHeader {
+  if (tensors.length > MAX_TENSORS) {
+    throw new RangeError(
+      `laying out a frame: ${tensors.length} tensors, a frame holds at most ${MAX_TENSORS}`,
+    );
+  }
   let at = FRAME_HEADER_BYTES;
-  const headers = tensors.map(({ dtype, shape, nbytes }): TensorHeader => {
+  const headers = tensors.map(({ dtype, shape, nbytes }, i): TensorHeader => {
+    expectShape(shape, i);
     const bytes = nbytes ?? elementCount(shape) * (dtype === DTYPE_BF16 ? 2 : 4);
     at += TENSOR_FIXED_BYTES + 4 * shape.length;
     const header = { dtype, shape, nbytes: bytes, at };
     at += bytes;
     return header;
   });
-  return { kind: "model", weight: 0, tensors: headers, length: at + TAG_BYTES };
+  const length = at + TAG_BYTES;
+  if (length > MAX_FRAME_BYTES) {
+    throw new RangeError(
+      `laying out a frame: ${length} bytes, a frame has at most ${MAX_FRAME_BYTES}; use several rounds`,
+    );
+  }
+  return { kind: "model", weight: 0, tensors: headers, length };
+}
+
+function expectShape(shape: readonly number[], tensor: number): void {
+  if (shape.length > MAX_DIMS) {
+    throw new RangeError(
+      `laying out a frame: tensor ${tensor} has ${shape.length} dims, a tensor has at most ${MAX_DIMS}`,
+    );
+  }
+  const odd = shape.find((dim) => !(Number.isInteger(dim) && dim >= 0 && dim <= 0xffff_ffff));
+  if (odd !== undefined) {
+    throw new RangeError(
+      `laying out a frame: tensor ${tensor} has the dim ${odd}, a dim is an integer from 0 to 2^32 - 1`,
+    );
+  }
 }
 
 /** Writes all headers of a frame; the data and the tag are the caller's. */
@@ -130,20 +160,29 @@ export function encodeFrame(
   const frame = new Uint8Array(header.length);
   encodeFrameHeaders(frame, header);
   tensors.forEach(({ values }, i) => {
+    const { at, nbytes, shape } = header.tensors[i]!;
     const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-    frame.set(bytes, header.tensors[i]!.at);
+    invariant(
+      bytes.length === nbytes,
+      `tensor ${i} of shape [${shape.join(", ")}] is given ${values.length} values`,
+    );
+    frame.set(bytes, at);
   });
   sealFrame(frame, header, salt);
   return frame;
 }
 
-/** The error for a frame whose tag does not match. */
-export function frameMacError(): WireError {
+/**
+ * The error for a frame whose tag does not match.
+ *
+ * @param more What else is known of it.
+ */
+export function frameMacError(more = ""): WireError {
   return new WireError(
     "mac",
     "connection",
     "verifying a round frame: its MAC does not match; the salts of the two processes differ, or " +
-      "bytes were changed on the way",
+      `bytes were changed on the way${more}`,
   );
 }
 
@@ -212,7 +251,10 @@ export class FrameParser {
   #checkMagic(view: DataView): void {
     const magic = view.getUint32(0, true);
     if (magic !== FRAME_MAGIC) {
-      throw refuse("magic", `0x${magic.toString(16)}, expected 0x${FRAME_MAGIC.toString(16)}`);
+      throw refuse(
+        "magic",
+        `magic 0x${magic.toString(16)}, expected 0x${FRAME_MAGIC.toString(16)}`,
+      );
     }
   }
 
@@ -258,17 +300,25 @@ function refuse(code: WireError["code"], text: string): WireError {
 }
 
 /**
- * Checks that a frame whose headers were read is exactly as long as the blob that carried it.
+ * Checks that a frame whose headers were read is exactly as long as the blob that carried it, and,
+ * once that is known, authentic.
  *
  * @param header The header, or undefined when the blob ended inside the headers.
  * @param length Bytes of the blob.
- * @throws {WireError} when the frame is cut short or bytes follow it.
+ * @param authentic Whether the blob ends in the tag of what is in front of it; left out while it is
+ *   still arriving.
+ * @throws {WireError} when the frame is cut short, bytes follow it, or its tag does not match.
  */
 export function expectWhole(
   header: FrameHeader | undefined,
   length: number,
+  authentic?: boolean,
 ): asserts header is FrameHeader {
   if (header === undefined) {
+    // Headers that ask for more than came are only believed of bytes that nobody changed.
+    if (authentic === false && length >= FRAME_HEADER_BYTES + TAG_BYTES) {
+      throw frameMacError(`; its ${length} bytes end inside its headers, so it may be truncated`);
+    }
     throw refuse("truncated", `it is truncated: its ${length} bytes end inside its headers`);
   }
   if (header.length !== length) {
@@ -279,6 +329,7 @@ export function expectWhole(
         `${header.length}`,
     );
   }
+  if (authentic === false) throw frameMacError();
 }
 
 /**
@@ -289,9 +340,8 @@ export function expectWhole(
  */
 export function decodeFrame(frame: Uint8Array, salt: Uint8Array, ceiling: number): FrameHeader {
   const header = new FrameParser(ceiling).advance(frame, frame.length);
-  expectWhole(header, frame.length);
-  const end = header.length - TAG_BYTES;
-  const tag = new Tag64(salt).update(frame.subarray(0, end)).digest();
-  if (!tagsEqual(tag, frame.subarray(end))) throw frameMacError();
+  const end = Math.max(frame.length - TAG_BYTES, 0);
+  const authentic = tagsEqual(tag64(salt, frame.subarray(0, end)), frame.subarray(end));
+  expectWhole(header, frame.length, authentic);
   return header;
 }
