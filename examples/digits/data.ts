@@ -66,7 +66,9 @@ export async function loadDigits(): Promise<Digits> {
     const file = `mnist/src/digits/${label}.json`;
     const { data } = (await import(file, { with: { type: "json" } })).default as { data: number[] };
     if (data.length === 0 || data.length % PIXELS !== 0) {
-      throw new Error(`reading ${file}: expected a multiple of ${PIXELS} pixels, got ${data.length}`);
+      throw new Error(
+        `reading ${file}: expected a multiple of ${PIXELS} pixels, got ${data.length}`,
+      );
     }
     perLabel.push(data);
   }

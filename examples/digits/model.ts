@@ -4,6 +4,7 @@
  * @module
  */
 
+import { createHash } from "node:crypto";
 import * as tf from "@tensorflow/tfjs";
 import { CLASSES, type Digits, PIXELS } from "./data.ts";
 
@@ -96,5 +97,11 @@ export class DigitsModel {
     });
     return digits.labels.filter((label, index) => label === guesses[index]).length /
       digits.labels.length;
+  }
+  /** SHA-256 of all weights' bytes, in hex: equal for equal bits only. */
+  fingerprint(): string {
+    const hash = createHash("sha256");
+    for (const { data } of this.parameters) hash.update(data);
+    return hash.digest("hex");
   }
 }

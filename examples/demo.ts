@@ -1,0 +1,110 @@
+/**
+ * The whole of Tierfold on one machine: a controller, relays and ranks, each a process of its own, train
+ * a small network on real digits that are unevenly spread, and show what averaging was worth.
+ *
+ *     deno task demo [--ranks N] [--hosts N] [--rounds N] [--seed N]
+ *
+ * For the same options the accuracies and the final bits are the same every time and everywhere.
+ *
+ * @module
+ */
+
+import { Command, InvalidArgumentError } from "commander";
+import { layOutHosts, startCluster } from "./cluster.ts";
+import { runBaselines, runRanks } from "./digits/run.ts";
+import { judge } from "./digits/results.ts";
+import { ProcessError, ProcessGroup } from "./processes.ts";
+
+/** Above it the smallest shard would not fill a batch. */
+const MAX_RANKS = 32;
+
+/** What the command line says. */
+interface DemoOptions {
+  readonly ranks: number;
+  readonly hosts: number;
+  readonly rounds: number;
+  readonly seed: number;
+}
+
+/** Signals that end the demo, with the exit codes that shells give them. */
+const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
+
+/** Somebody wants the demo to end. */
+class Interrupted extends Error {
+  constructor(readonly signal: keyof typeof SIGNALS) {
+    super(`ended by ${signal}`);
+  }
+}
+
+function parseOptions(args: readonly string[]): DemoOptions {
+  const within = (least: number, most: number) => (text: string) => {
+    const value = /^\d+$/.test(text) ? Number(text) : NaN;
+    if (value >= least && value <= most) return value;
+    throw new InvalidArgumentError(`Expected a whole number from ${least} to ${most}.`);
+  };
+  const command = new Command("deno task demo")
+    .description("Trains on real digits with a cluster of processes on this machine.")
+    .option("--ranks <N>", "ranks, each with a shard of its own", within(1, MAX_RANKS), 4)
+    .option(
+      "--hosts <N>",
+      "hosts, each with a relay; at most one per rank",
+      within(1, MAX_RANKS),
+      2,
+    )
+    .option("--rounds <N>", "how often to average", within(1, 10_000), 100)
+    .option("--seed <N>", "decides shards, first weights and order", within(0, 1_000_000), 1)
+    .allowExcessArguments(false)
+    // Unless told, commander asks the environment about colours.
+    .configureOutput({ getOutHasColors: () => false, getErrHasColors: () => false })
+    .parse(args, { from: "user" });
+  const options = command.opts<DemoOptions>();
+  if (options.hosts <= options.ranks) return options;
+  return command.error(
+    `error: --hosts ${options.hosts}, but --ranks ${options.ranks}: every host ` +
+      `needs a rank`,
+  );
+}
+
+/** Runs everything; returns the exit code. */
+async function demo(group: ProcessGroup, options: DemoOptions): Promise<number> {
+  const { ranks, hosts, rounds, seed } = options;
+  console.log(
+    `Starting 1 controller, ${hosts} relay${hosts === 1 ? "" : "s"} and ${ranks} ` +
+      `rank${ranks === 1 ? "" : "s"}, each a process of its own:`,
+  );
+  const cluster = await startCluster(group, layOutHosts(ranks, hosts));
+  for (const host of cluster.hosts) {
+    console.log(`  ${host.name}  relay at ${host.relay}, rank ${host.ranks.join(" ")}`);
+  }
+  const ends = await runRanks(group, cluster, rounds, seed);
+  console.log("The same steps without averaging, and one process on all digits, to compare with:");
+  const baselines = await runBaselines(group, ranks, rounds, seed);
+  const { lines, sameBits } = judge({ ends, ...baselines });
+  console.log(`\n${lines.join("\n")}`);
+  return sameBits ? 0 : 1;
+}
+
+async function main(): Promise<number> {
+  const options = parseOptions(Deno.args);
+  const stop = Promise.withResolvers<never>();
+  const handlers = (Object.keys(SIGNALS) as (keyof typeof SIGNALS)[]).map((signal) => {
+    const handler = () => stop.reject(new Interrupted(signal));
+    Deno.addSignalListener(signal, handler);
+    return () => Deno.removeSignalListener(signal, handler);
+  });
+  const started = performance.now();
+  try {
+    await using group = new ProcessGroup();
+    const code = await Promise.race([demo(group, options), stop.promise, group.failed]);
+    console.log(`\nTook ${((performance.now() - started) / 1000).toFixed(0)} s.`);
+    return code;
+  } catch (error) {
+    if (!(error instanceof Interrupted || error instanceof ProcessError)) throw error;
+    console.error(`\ndemo: ${error.message}; all processes were ended`);
+    return error instanceof Interrupted ? SIGNALS[error.signal] : 1;
+  } finally {
+    handlers.forEach((remove) => remove());
+  }
+}
+
+if (import.meta.main) Deno.exit(await main());
