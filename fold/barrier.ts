@@ -90,6 +90,12 @@ export class FoldBarrier {
     return this.#phase === "gathering" && this.#frames.size > 0 && this.awaited.length === 0;
   }
 
+  /** Makes the round that is gathering wait for a member that was not expected from the start. */
+  expect(member: number): void {
+    invariant(this.#phase === "gathering", `member ${member} is expected in a sealed round`);
+    this.#states.set(member, "expected");
+  }
+
   /** Takes a member in. */
   join(member: number): void {
     const state = this.state(member);

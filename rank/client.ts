@@ -44,6 +44,7 @@ export interface RankOptions {
 
 /** What a round came to. */
 export interface RoundResult {
+  /** Whether it was an average or a sum. */
   kind: RoundKind;
   /** The total mass that was accepted; 0 for a Model round means that nothing was changed. */
   mass: number;

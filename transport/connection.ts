@@ -39,8 +39,16 @@ export type TransportErrorCode =
 
 /** A connection that could not be made, broke or took too long. */
 export class TransportError extends Error {
+  /** The class of this error, for logs. */
   override readonly name = "TransportError";
 
+  /**
+   * Makes an error about a connection.
+   *
+   * @param code What went wrong.
+   * @param message What was being done, with whom, and what happened.
+   * @param options The error behind it, where there is one.
+   */
   constructor(readonly code: TransportErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
   }

@@ -31,9 +31,12 @@ export type WireErrorScope = "frame" | "connection";
 
 /** Bytes from a peer that are not what the protocol promises. */
 export class WireError extends Error {
+  /** The class of this error, for logs. */
   override readonly name = "WireError";
 
   /**
+   * Makes an error about bytes that came from a peer.
+   *
    * @param code The cause.
    * @param scope What its sender loses.
    * @param message What was being read, what was expected, and what came.
@@ -49,6 +52,7 @@ export class WireError extends Error {
 
 /** A promise that this program made to itself does not hold: the process must stop. */
 export class InvariantError extends Error {
+  /** The class of this error, for logs. */
   override readonly name = "InvariantError";
 }
 

@@ -1,0 +1,26 @@
+/**
+ * The controller, the root of the tree: `deno run controller.ts --listen HOST:PORT --world-size N`.
+ *
+ * @module
+ */
+import { getLogger } from "@logtape/logtape";
+import { controllerProgram } from "./cli/controller_options.ts";
+import { makeKernel } from "./cli/kernel.ts";
+import { PeerFailure, printListening, runProgram } from "./cli/program.ts";
+import { Controller } from "./controller/server.ts";
+
+if (import.meta.main) {
+  await runProgram(controllerProgram, async (options, signal) => {
+    const outcome = await Controller.run({
+      ...options,
+      kernel: (arena) => makeKernel(options, arena),
+      onListening: printListening,
+    }, signal);
+    getLogger(["tierfold", "controller"]).info("done after {rounds} rounds", {
+      rounds: outcome.rounds,
+    });
+    if (outcome.left.length === 0) {
+      throw new PeerFailure(`all ranks were lost: ${outcome.lost.join(", ")}`);
+    }
+  });
+}

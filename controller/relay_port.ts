@@ -1,0 +1,195 @@
+/**
+ * The controller's end of one relay's channel.
+ *
+ * @module
+ */
+import { RecordReader, RecordWriter } from "../frames/records.ts";
+import type { FrameSlot } from "../frames/slot.ts";
+import { type Connection, TransportError } from "../transport/connection.ts";
+import { Link } from "../transport/link.ts";
+import { WireError } from "../wire/errors.ts";
+import { CHANNEL_MAGIC_BYTES, decodeChannelMagic } from "../wire/mux.ts";
+import { encodeRefusal } from "../wire/refusal.ts";
+import type { FrameHeader } from "../wire/round_frame.ts";
+import type { Host } from "./membership.ts";
+
+/** How long a stranger may take until its Hello is there, in milliseconds. */
+const HELLO_MS = 10_000;
+/** How long a refused relay gets to read why, in milliseconds. */
+const LAST_WORD_MS = 2_000;
+
+/** What a port needs of its controller. */
+export interface RelayHost {
+  readonly salt: Uint8Array;
+  readonly ceiling: number;
+  /** How long one record may take from its first byte to its last, in milliseconds. */
+  readonly recordMs: number;
+
+  /**
+   * Takes a relay in.
+   *
+   * @throws {WireError} when it is refused.
+   */
+  hello(port: RelayPort, host: string, ranks: readonly number[]): Host;
+  /**
+   * The relay says anew which ranks it carries.
+   *
+   * @throws {WireError} when that cannot be.
+   */
+  renew(port: RelayPort, ranks: readonly number[]): void;
+  /**
+   * A frame starts to arrive: gives the slot for it and the length to trust.
+   *
+   * @throws {WireError} when none may come now.
+   */
+  expectFrame(port: RelayPort): { slot: FrameSlot; trustedLength: number };
+  /**
+   * Takes a verified frame.
+   *
+   * @throws {WireError} when it cannot be folded, whatever the others send.
+   */
+  deliver(port: RelayPort, header: FrameHeader): void;
+  /**
+   * A rank of this relay left.
+   *
+   * @throws {WireError} when it was not this relay's.
+   */
+  rankExit(port: RelayPort, rank: number): void;
+  /** The channel is closed. */
+  left(port: RelayPort, reason: string): void;
+}
+
+/** One relay's channel, from its first byte to its last. */
+export class RelayPort {
+  readonly #link: Link;
+  readonly #controller: RelayHost;
+  readonly #reader: RecordReader;
+  readonly #writer: RecordWriter;
+  #host: Host | undefined;
+  #gone = false;
+
+  constructor(connection: Connection, controller: RelayHost) {
+    this.#link = new Link(connection);
+    this.#controller = controller;
+    this.#reader = new RecordReader(this.#link, controller);
+    this.#writer = new RecordWriter(this.#link, controller.salt);
+  }
+
+  /** The host at the other end, once its Hello was taken. */
+  get host(): Host | undefined {
+    return this.#host;
+  }
+
+  /** The address of the other end. */
+  get peer(): string {
+    return this.#link.peer;
+  }
+
+  /** Serves the channel until it ends. Never rejects for what the peer does. */
+  async run(): Promise<void> {
+    try {
+      await this.#link.within(HELLO_MS, "waiting for a relay's Hello", () => this.#hello());
+      while (await this.#readRecord());
+      this.#leave("it closed its channel");
+    } catch (error) {
+      if (error instanceof WireError) await this.refuse(error.message);
+      else if (error instanceof TransportError) this.#leave(error.message);
+      else throw error;
+    } finally {
+      this.#link.close();
+    }
+  }
+
+  /**
+   * Sends a round's result.
+   *
+   * @param record The whole record; unchanged until this has settled.
+   */
+  async sendResult(record: Uint8Array, round: number): Promise<void> {
+    await this.#send(
+      `sending the result of round ${round}`,
+      () => this.#writer.raw(record, `the result of round ${round}`),
+    );
+  }
+
+  /** Tells the relay to stop waiting for a rank. Never rejects. */
+  async declareDead(rank: number): Promise<void> {
+    await this.#send(
+      `declaring rank ${rank} dead`,
+      () => this.#writer.control({ type: "declare_dead", rank }),
+    );
+  }
+
+  /** Tells the relay why it must go, and closes. Never rejects. */
+  async refuse(reason: string): Promise<void> {
+    this.#leave(reason);
+    await this.#link.closeAfter(encodeRefusal(reason, this.#controller.salt), LAST_WORD_MS);
+  }
+
+  /** Closes the channel at once. */
+  close(): void {
+    this.#link.close();
+  }
+
+  async #send(what: string, write: () => Promise<void>): Promise<void> {
+    try {
+      await this.#link.within(this.#controller.recordMs, what, write);
+    } catch (error) {
+      if (!(error instanceof TransportError)) throw error;
+      this.#leave(error.message);
+    }
+  }
+
+  async #hello(): Promise<void> {
+    const magic = new Uint8Array(CHANNEL_MAGIC_BYTES);
+    if (!await this.#link.readFully(magic, "the channel magic")) {
+      throw new TransportError("closed", `${this.peer} closed without a word`);
+    }
+    decodeChannelMagic(magic);
+    const record = await this.#reader.next("host_frame", () => {
+      throw new WireError("message", "connection", `${this.peer} sent a frame before Hello`);
+    });
+    if (record === null) {
+      throw new TransportError("closed", `${this.peer} closed without a Hello`);
+    }
+    if (record.kind !== "control" || record.message.type !== "hello") {
+      throw new WireError(
+        "message",
+        "connection",
+        `reading the first record of ${this.peer}: something else than Hello came`,
+      );
+    }
+    const { host, ranks } = record.message;
+    this.#host = this.#controller.hello(this, host, ranks);
+    await this.#writer.control({ type: "hello_ack" });
+  }
+
+  /** Reads one record; false when the relay closed instead of sending one. */
+  async #readRecord(): Promise<boolean> {
+    const controller = this.#controller;
+    const record = await this.#reader.next("host_frame", () => controller.expectFrame(this));
+    if (record === null) return false;
+    if (this.#gone) return true;
+    if (record.kind === "frame") controller.deliver(this, record.header);
+    else if (record.kind === "control") {
+      const { message } = record;
+      if (message.type === "rank_exit") controller.rankExit(this, message.rank);
+      else if (message.type === "hello") controller.renew(this, message.ranks);
+      else {
+        throw new WireError(
+          "message",
+          "connection",
+          `reading from host ${JSON.stringify(this.#host!.name)}: a ${message.type} came, which ` +
+            "only goes the other way",
+        );
+      }
+    }
+    return true;
+  }
+
+  #leave(reason: string): void {
+    if (this.#gone) return;
+    this.#gone = true;
+    this.#controller.left(this, reason);
+  }
+}

@@ -1,0 +1,382 @@
+/**
+ * The controller, the root of the tree: gathers the hosts' frames, folds them, divides once by the mass
+ * that was accepted, and sends the same bytes to every relay.
+ *
+ * @module
+ */
+import { getLogger } from "@logtape/logtape";
+import { FoldBarrier } from "../fold/barrier.ts";
+import { RoundFolder } from "../fold/round_folder.ts";
+import { checkFoldable, schemaError } from "../fold/schema.ts";
+import { sealRecord } from "../frames/records.ts";
+import { FrameSlot } from "../frames/slot.ts";
+import { Arena } from "../kernels/arena.ts";
+import type { FoldKernel } from "../kernels/kernel.ts";
+import { type Address, formatAddress, TcpListener } from "../transport/tcp.ts";
+import { InvariantError, WireError } from "../wire/errors.ts";
+import type { FrameHeader } from "../wire/round_frame.ts";
+import { type Host, Membership } from "./membership.ts";
+import { type RelayHost, RelayPort } from "./relay_port.ts";
+
+/** What a controller must know. */
+export interface ControllerSettings {
+  worldSize: number;
+  listen: Address;
+  salt: Uint8Array;
+  frameCeilingBytes: number;
+  joinDeadlineMs: number;
+  roundDeadlineMs: number;
+  /** Makes the kernel that sums. */
+  kernel: (arena: Arena) => Promise<FoldKernel>;
+  /** Told the address as soon as relays can connect. */
+  onListening: (address: Address) => void;
+}
+
+/** How a session ended. */
+export interface ControllerOutcome {
+  rounds: number;
+  /** Ranks whose relays said that they left. */
+  left: number[];
+  /** Ranks that were lost with their relay, or never came. */
+  lost: number[];
+}
+
+/** How long a relay gets to fold what it has after its late ranks were declared dead. */
+const GRACE_MS = 5_000;
+
+/** Serves one session. */
+export class Controller implements RelayHost {
+  readonly #settings: ControllerSettings;
+  readonly #log = getLogger(["tierfold", "controller"]);
+  readonly #arena: Arena;
+  readonly #membership: Membership;
+  readonly #barrier = new FoldBarrier([]);
+  readonly #out: FrameSlot;
+  readonly #folder: RoundFolder;
+  readonly #ports = new Map<number, RelayPort>();
+  readonly #slots = new Map<number, FrameSlot>();
+  readonly #serving = new Set<Promise<void>>();
+  readonly #outcome: ControllerOutcome = { rounds: 0, left: [], lost: [] };
+  readonly #finished = Promise.withResolvers<void>();
+  #trusted = 0;
+  /** Settles when the slot of the result may be written again. */
+  #resultsOut: Promise<unknown> = Promise.resolve();
+  #pumping = false;
+  #again = false;
+  #over = false;
+  #roundTimer: ReturnType<typeof setTimeout> | undefined;
+  #joinTimer: ReturnType<typeof setTimeout> | undefined;
+
+  private constructor(settings: ControllerSettings, arena: Arena, kernel: FoldKernel) {
+    this.#settings = settings;
+    this.#arena = arena;
+    this.#membership = new Membership(settings.worldSize);
+    this.#out = new FrameSlot(arena);
+    this.#folder = new RoundFolder(
+      kernel,
+      this.#barrier,
+      this.#out,
+      (key) => Math.max(this.#membership.host(key)?.ranks.size ?? 0, 1),
+    );
+  }
+
+  /**
+   * Serves until every rank has left, or `signal` aborts.
+   *
+   * @throws {TransportError} when the address cannot be had.
+   * @throws {WireError} when no relay came in time.
+   */
+  static async run(settings: ControllerSettings, signal: AbortSignal): Promise<ControllerOutcome> {
+    const arena = new Arena();
+    const kernel = await settings.kernel(arena);
+    const controller = new Controller(settings, arena, kernel);
+    try {
+      return await controller.#serve(signal);
+    } finally {
+      await kernel.close();
+    }
+  }
+
+  // What a relay's port asks.
+
+  get salt(): Uint8Array {
+    return this.#settings.salt;
+  }
+
+  get ceiling(): number {
+    return this.#settings.frameCeilingBytes;
+  }
+
+  get recordMs(): number {
+    return this.#settings.roundDeadlineMs;
+  }
+
+  hello(port: RelayPort, name: string, ranks: readonly number[]): Host {
+    const first = ranks.some((rank) => this.#membership.state(rank) === "unclaimed");
+    const host = this.#membership.claim(name, ranks);
+    this.#ports.set(host.key, port);
+    // The round has waited for ranks that nobody had claimed; those who come back wait for its end.
+    if (first) this.#barrier.expect(host.key);
+    if (first || this.#barrier.open) this.#barrier.join(host.key);
+    this.#log.info("host {host} at {peer} carries ranks {ranks}", {
+      host: name,
+      peer: port.peer,
+      ranks: ranks.join(","),
+    });
+    const { unclaimed } = this.#membership;
+    if (unclaimed.length === 0) this.#log.info("all {worldSize} ranks have a relay", this.#size);
+    this.#watchRound();
+    this.#pump();
+    return host;
+  }
+
+  renew(port: RelayPort, ranks: readonly number[]): void {
+    const host = port.host!;
+    const back = this.#membership.renew(host, ranks);
+    if (this.#barrier.state(host.key) === "gone" && this.#barrier.open) {
+      this.#barrier.join(host.key);
+    }
+    this.#log.info("ranks {ranks} of host {host} are back", {
+      ranks: back.join(","),
+      host: host.name,
+    });
+  }
+
+  expectFrame(port: RelayPort): { slot: FrameSlot; trustedLength: number } {
+    const { key, name } = port.host!;
+    if (!this.#barrier.maySend(key)) {
+      throw new WireError(
+        "membership",
+        "connection",
+        `host ${
+          JSON.stringify(name)
+        } sent a frame in round ${this.#barrier.round}, in which none ` +
+          "of it was due",
+      );
+    }
+    let slot = this.#slots.get(key);
+    if (slot === undefined) this.#slots.set(key, slot = new FrameSlot(this.#arena));
+    return { slot, trustedLength: this.#trusted };
+  }
+
+  deliver(port: RelayPort, header: FrameHeader): void {
+    const { key, name } = port.host!;
+    checkFoldable(header, `host ${JSON.stringify(name)}`);
+    this.#trusted = Math.max(this.#trusted, header.length);
+    this.#barrier.deliver(key, { bytes: this.#slots.get(key)!.frame, header });
+    this.#watchRound();
+    this.#pump();
+  }
+
+  rankExit(port: RelayPort, rank: number): void {
+    const host = port.host!;
+    this.#membership.exit(host, rank);
+    this.#outcome.left.push(rank);
+    this.#log.info("rank {rank} of host {host} left in round {round}", {
+      rank,
+      host: host.name,
+      round: this.#barrier.round,
+    });
+    if (host.ranks.size === 0) this.#barrier.leave(host.key);
+    this.#watchRound();
+    this.#pump();
+  }
+
+  left(port: RelayPort, reason: string): void {
+    const { host } = port;
+    if (host === undefined) {
+      this.#log.warn("a connection from {peer} ended: {reason}", { peer: port.peer, reason });
+      return;
+    }
+    this.#ports.delete(host.key);
+    const inRound = this.#barrier.leave(host.key);
+    const lost = this.#membership.release(host);
+    this.#outcome.lost.push(...lost);
+    if (lost.length === 0) this.#log.info("host {host} is done", { host: host.name });
+    else {
+      this.#log.warn("host {host} is out in round {round} with ranks {ranks}: {reason}; {kept}", {
+        host: host.name,
+        round: this.#barrier.round,
+        ranks: lost.join(","),
+        reason,
+        kept: inRound ? "its frame stays in the round" : "the round goes on without it",
+      });
+    }
+    if (this.#over) return;
+    this.#watchRound();
+    this.#pump();
+  }
+
+  get #size(): { worldSize: number } {
+    return { worldSize: this.#settings.worldSize };
+  }
+
+  async #serve(signal: AbortSignal): Promise<ControllerOutcome> {
+    const listener = TcpListener.listen(this.#settings.listen);
+    const abort = () => this.#end(signal.reason);
+    signal.addEventListener("abort", abort);
+    const accepting = listener.accept(
+      (connection) => this.#track(new RelayPort(connection, this).run()),
+      (error) =>
+        this.#log.error("accepting a relay: {error}; trying again", { error: error.message }),
+    );
+    try {
+      const { address } = listener;
+      this.#log.info("a session of {worldSize} ranks, accepting relays on {address}", {
+        ...this.#size,
+        address: formatAddress(address),
+      });
+      this.#settings.onListening(address);
+      this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
+      await this.#finished.promise;
+      return this.#outcome;
+    } finally {
+      signal.removeEventListener("abort", abort);
+      clearTimeout(this.#joinTimer);
+      clearTimeout(this.#roundTimer);
+      listener.close();
+      await accepting;
+      await Promise.allSettled(this.#serving);
+    }
+  }
+
+  /** Keeps a task's failure from being lost: it ends the session. */
+  #track(task: Promise<void>): void {
+    const tracked: Promise<void> = task
+      .catch((error) => this.#end(error))
+      .finally(() => this.#serving.delete(tracked));
+    this.#serving.add(tracked);
+  }
+
+  /** Ends the session: with an error, or without one when all is done. */
+  #end(error?: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    // A broken promise of our own must not pass for a lost peer.
+    if (error instanceof InvariantError) throw error;
+    for (const port of [...this.#ports.values()]) {
+      if (error === undefined) port.close();
+      else {
+        const text = error instanceof Error ? error.message : String(error);
+        this.#track(port.refuse(`the controller ended: ${text}`));
+      }
+    }
+    if (error === undefined) this.#finished.resolve();
+    else this.#finished.reject(error);
+  }
+
+  /** Folds what is ready and closes the round when it is complete; one run at a time. */
+  #pump(): void {
+    this.#again = true;
+    if (this.#pumping) return;
+    this.#pumping = true;
+    this.#track(this.#drive().finally(() => this.#pumping = false));
+  }
+
+  async #drive(): Promise<void> {
+    while (this.#again && !this.#over) {
+      this.#again = false;
+      await this.#resultsOut;
+      await this.#folder.absorb();
+      const waiting = this.#membership.unclaimed.length > 0;
+      if (this.#barrier.complete && !waiting) await this.#closeRound();
+      else if (this.#barrier.deserted && !waiting) this.#end();
+    }
+  }
+
+  async #closeRound(): Promise<void> {
+    const barrier = this.#barrier;
+    for (const { member, difference, reference } of this.#folder.settle()) {
+      this.#expel(
+        member,
+        schemaError(this.#hostName(member), difference, this.#hostName(reference)).message,
+      );
+    }
+    const header = await this.#folder.finish(true);
+    clearTimeout(this.#roundTimer);
+    this.#roundTimer = undefined;
+    barrier.seal();
+    const { round, contributors } = barrier;
+    sealRecord(this.#out, "broadcast", header.length, this.salt);
+    this.#log.debug("round {round}: {kind} of hosts {hosts} closed with mass {mass}", {
+      round,
+      kind: header.kind,
+      hosts: contributors.map((key) => this.#hostName(key)).join(", "),
+      mass: header.weight,
+    });
+    barrier.close();
+    this.#outcome.rounds++;
+    const { record } = this.#out;
+    this.#resultsOut = Promise.all(
+      barrier.live.map((key) => this.#ports.get(key)!.sendResult(record, round)),
+    );
+    for (const { key } of this.#membership.hosts) {
+      if (barrier.state(key) === "gone" && this.#membership.host(key)!.ranks.size > 0) {
+        barrier.join(key);
+      }
+    }
+    this.#again = true;
+  }
+
+  #hostName(key: number): string {
+    const host = this.#membership.host(key);
+    return host === undefined ? `the host of rank ${key}` : `host ${JSON.stringify(host.name)}`;
+  }
+
+  #expel(key: number, reason: string): void {
+    const port = this.#ports.get(key);
+    if (port !== undefined) this.#track(port.refuse(reason));
+  }
+
+  #giveUpAbsent(): void {
+    const { joinDeadlineMs } = this.#settings;
+    const ranks = this.#membership.giveUpUnclaimed();
+    if (ranks.length === 0) return;
+    this.#outcome.lost.push(...ranks);
+    this.#log.warn("ranks {ranks}: no relay claimed them within {ms} ms; going on without them", {
+      ranks: ranks.join(","),
+      ms: joinDeadlineMs,
+    });
+    if (ranks.length === this.#settings.worldSize) {
+      this.#end(
+        new WireError(
+          "membership",
+          "connection",
+          `waiting for relays: none came within ${joinDeadlineMs} ms`,
+        ),
+      );
+      return;
+    }
+    this.#watchRound();
+    this.#pump();
+  }
+
+  /** Starts the round's clock at its first frame, once every rank has a relay or was given up. */
+  #watchRound(): void {
+    const barrier = this.#barrier;
+    if (barrier.open || this.#roundTimer !== undefined) return;
+    if (this.#membership.unclaimed.length > 0) return;
+    const { roundDeadlineMs } = this.#settings;
+    this.#roundTimer = setTimeout(() => {
+      const { round, awaited } = barrier;
+      for (const key of awaited) {
+        const host = this.#membership.host(key)!;
+        this.#log.warn("host {host} has not delivered in round {round} after {ms} ms", {
+          host: host.name,
+          round,
+          ms: roundDeadlineMs,
+        });
+        for (const rank of host.ranks) this.#track(this.#ports.get(key)!.declareDead(rank));
+      }
+      this.#roundTimer = setTimeout(() => {
+        for (const key of barrier.awaited) {
+          this.#expel(
+            key,
+            `${this.#hostName(key)} did not deliver within ${roundDeadlineMs} ms of round ` +
+              `${round}'s first frame, nor ${GRACE_MS} ms after its ranks were declared dead`,
+          );
+        }
+      }, GRACE_MS);
+    }, roundDeadlineMs);
+  }
+}

@@ -1,0 +1,26 @@
+/**
+ * The relay of one host: `deno run relay.ts --ranks 0-3 --world-size 8 --controller HOST:PORT`.
+ *
+ * @module
+ */
+import { getLogger } from "@logtape/logtape";
+import { PeerFailure, printListening, runProgram } from "./cli/program.ts";
+import { relayProgram } from "./cli/relay_options.ts";
+import { makeKernel } from "./cli/kernel.ts";
+import { Relay } from "./relay/server.ts";
+
+if (import.meta.main) {
+  await runProgram(relayProgram, async (options, signal) => {
+    const outcome = await Relay.run({
+      ...options,
+      kernel: (arena) => makeKernel(options, arena),
+      onListening: printListening,
+    }, signal);
+    getLogger(["tierfold", "relay"]).info("done after {rounds} rounds", { rounds: outcome.rounds });
+    if (outcome.left.length === 0) {
+      throw new PeerFailure(
+        `all ranks of host ${options.host} were lost: ${outcome.lost.join(", ")}`,
+      );
+    }
+  });
+}

@@ -1,0 +1,167 @@
+/**
+ * The relay's end of one rank's connection: lets the rank in, reads its frames, writes its results.
+ *
+ * @module
+ */
+import { receiveFrame } from "../frames/receive.ts";
+import type { FrameSlot } from "../frames/slot.ts";
+import { type Connection, TransportError } from "../transport/connection.ts";
+import { Link } from "../transport/link.ts";
+import { WireError } from "../wire/errors.ts";
+import {
+  decodeHandshake,
+  encodeAck,
+  HANDSHAKE_BYTES,
+  type RankHandshake,
+} from "../wire/handshake.ts";
+import { decodeLength, LENGTH_BYTES } from "../wire/length.ts";
+import { encodeRefusal } from "../wire/refusal.ts";
+import type { FrameHeader } from "../wire/round_frame.ts";
+
+/** How long a stranger may take to say who it is, in milliseconds. */
+const HANDSHAKE_MS = 10_000;
+/** How long a refused rank gets to read why, in milliseconds. */
+const LAST_WORD_MS = 2_000;
+
+/** What a port needs of its relay. */
+export interface RankHost {
+  readonly salt: Uint8Array;
+  readonly ceiling: number;
+  /** How long one frame may take from its first byte to its last, in milliseconds. */
+  readonly frameMs: number;
+  /** The longest frame that was authentic so far. */
+  readonly trustedLength: number;
+
+  /**
+   * Decides on a handshake; resolves once the rank may take part.
+   *
+   * @throws {WireError} when it is refused.
+   */
+  admit(handshake: RankHandshake, port: RankPort): Promise<void>;
+  /** The slot for this rank's frames. */
+  slot(rank: number): FrameSlot;
+  /** Whether a frame of this rank may come now. */
+  maySend(rank: number): boolean;
+  /**
+   * Takes a verified frame, which lies in the rank's slot.
+   *
+   * @throws {WireError} when it cannot be folded, whatever the others send.
+   */
+  deliver(rank: number, header: FrameHeader): void;
+  /** The port is closed; `clean` when the rank left between rounds of its own accord. */
+  left(port: RankPort, clean: boolean, reason: string): void;
+}
+
+/** One rank's connection, from its first byte to its last. */
+export class RankPort {
+  readonly #link: Link;
+  readonly #host: RankHost;
+  #rank: number | undefined;
+  #gone = false;
+
+  constructor(connection: Connection, host: RankHost) {
+    this.#link = new Link(connection);
+    this.#host = host;
+  }
+
+  /** The rank at the other end, once it was let in. */
+  get rank(): number | undefined {
+    return this.#rank;
+  }
+
+  /** The address of the other end. */
+  get peer(): string {
+    return this.#link.peer;
+  }
+
+  /** Serves the connection until it ends. Never rejects for what the peer does. */
+  async run(): Promise<void> {
+    try {
+      await this.#letIn();
+      while (await this.#readFrame());
+      this.#leave(this.#host.maySend(this.#rank!), "it closed its connection");
+    } catch (error) {
+      if (error instanceof WireError) await this.refuse(error.message);
+      else if (error instanceof TransportError) this.#leave(false, error.message);
+      else throw error;
+    } finally {
+      this.#link.close();
+    }
+  }
+
+  /**
+   * Sends a round's result.
+   *
+   * @param prefixed The length prefix and the frame; unchanged until this has settled.
+   */
+  async sendResult(prefixed: Uint8Array, round: number): Promise<void> {
+    const what = `the result of round ${round}`;
+    try {
+      await this.#link.within(
+        this.#host.frameMs,
+        `sending ${what} to rank ${this.#rank}`,
+        () => this.#link.writeFully(prefixed, what),
+      );
+    } catch (error) {
+      if (!(error instanceof TransportError)) throw error;
+      this.#leave(false, error.message);
+    }
+  }
+
+  /** Tells the rank why it must go, and closes. Never rejects. */
+  async refuse(reason: string): Promise<void> {
+    this.#leave(false, reason);
+    await this.#link.closeAfter(encodeRefusal(reason, this.#host.salt), LAST_WORD_MS);
+  }
+
+  async #letIn(): Promise<void> {
+    const bytes = new Uint8Array(HANDSHAKE_BYTES);
+    const there = await this.#link.within(
+      HANDSHAKE_MS,
+      "waiting for a rank's handshake",
+      () => this.#link.readFully(bytes, "a rank's handshake"),
+    );
+    if (!there) {
+      throw new TransportError("closed", `${this.peer} closed without a handshake`);
+    }
+    const handshake = decodeHandshake(bytes);
+    await this.#host.admit(handshake, this);
+    this.#rank = handshake.rank;
+    await this.#link.writeFully(encodeAck(handshake.version), "the answer to a handshake");
+  }
+
+  /** Reads one frame; false when the rank closed instead of sending one. */
+  async #readFrame(): Promise<boolean> {
+    const rank = this.#rank!;
+    const prefix = new Uint8Array(LENGTH_BYTES);
+    if (!await this.#link.readFully(prefix, `a frame of rank ${rank}`)) return false;
+    const host = this.#host;
+    if (!host.maySend(rank)) {
+      throw new WireError(
+        "membership",
+        "connection",
+        `rank ${rank} sent a second frame before the round of its first one was over`,
+      );
+    }
+    const length = decodeLength(prefix, host.ceiling);
+    const header = await this.#link.within(
+      host.frameMs,
+      `reading a frame of rank ${rank}`,
+      () =>
+        receiveFrame(this.#link, host.slot(rank), length, `the frame of rank ${rank}`, {
+          salt: host.salt,
+          ceiling: host.ceiling,
+          trustedLength: host.trustedLength,
+        }),
+    );
+    if (!this.#gone) host.deliver(rank, header);
+    return true;
+  }
+
+  #leave(clean: boolean, reason: string): void {
+    if (this.#gone) return;
+    this.#gone = true;
+    // A refused rank may still be heard until it has read why; what it says no longer counts.
+    this.#host.left(this, clean, reason);
+  }
+}

@@ -1,0 +1,437 @@
+/**
+ * The relay of one host: gathers its ranks' frames, folds them, sends one frame on, hands the result
+ * back. It never divides.
+ *
+ * @module
+ */
+import { getLogger } from "@logtape/logtape";
+import { FoldBarrier } from "../fold/barrier.ts";
+import { RoundFolder } from "../fold/round_folder.ts";
+import { checkFoldable, schemaDifference, schemaError } from "../fold/schema.ts";
+import { FrameSlot } from "../frames/slot.ts";
+import { sealRecord } from "../frames/records.ts";
+import { Arena } from "../kernels/arena.ts";
+import type { FoldKernel } from "../kernels/kernel.ts";
+import { type Address, formatAddress, TcpListener } from "../transport/tcp.ts";
+import { InvariantError, WireError } from "../wire/errors.ts";
+import type { RankHandshake } from "../wire/handshake.ts";
+import { encodeLength } from "../wire/length.ts";
+import type { FrameHeader } from "../wire/round_frame.ts";
+import { type RankHost, RankPort } from "./rank_port.ts";
+import { Uplink, type UplinkEvents } from "./uplink.ts";
+
+/** What a relay must know. */
+export interface RelaySettings {
+  /** This host's name. */
+  host: string;
+  /** The ranks of this host, ascending. */
+  ranks: readonly number[];
+  worldSize: number;
+  listen: Address;
+  controller: Address;
+  salt: Uint8Array;
+  frameCeilingBytes: number;
+  connectDeadlineMs: number;
+  joinDeadlineMs: number;
+  roundDeadlineMs: number;
+  /** Makes the kernel that sums. */
+  kernel: (arena: Arena) => Promise<FoldKernel>;
+  /** Told the address as soon as ranks can connect. */
+  onListening: (address: Address) => void;
+}
+
+/** How a session ended. */
+export interface RelayOutcome {
+  rounds: number;
+  /** Ranks that left of their own accord, between rounds. */
+  left: number[];
+  /** Ranks that died, were refused or never came. */
+  lost: number[];
+}
+
+/** How long after its own round deadline a relay believes in the controller, in milliseconds. */
+const CONTROLLER_GRACE_MS = 30_000;
+
+/** Serves one session. */
+export class Relay implements RankHost, UplinkEvents {
+  readonly #settings: RelaySettings;
+  readonly #log;
+  readonly #arena = new Arena();
+  readonly #barrier: FoldBarrier;
+  readonly #out: FrameSlot;
+  readonly #folder: RoundFolder;
+  readonly #kernel: FoldKernel;
+  readonly #slots = new Map<number, FrameSlot>();
+  readonly #ports = new Map<number, RankPort>();
+  readonly #serving = new Set<Promise<void>>();
+  readonly #joiners: { rank: number; enter: () => void; giveUp: (error: WireError) => void }[] = [];
+  readonly #outcome: RelayOutcome = { rounds: 0, left: [], lost: [] };
+  readonly #finished = Promise.withResolvers<void>();
+  #uplink: Uplink | undefined;
+  #trusted = 0;
+  #sent: FrameHeader | undefined;
+  /** Exits to be told once the round that holds the ranks' last frames has gone up. */
+  #exits: number[] = [];
+  /** Settles when every exit that was told has left this process. */
+  #goodbye: Promise<unknown> = Promise.resolve();
+  /** Settles when the slot of the result may be written again. */
+  #resultsOut: Promise<unknown> = Promise.resolve();
+  #pumping = false;
+  #again = false;
+  #over = false;
+  #roundTimer: ReturnType<typeof setTimeout> | undefined;
+  #joinTimer: ReturnType<typeof setTimeout> | undefined;
+
+  private constructor(settings: RelaySettings, arena: Arena, kernel: FoldKernel) {
+    this.#settings = settings;
+    this.#log = getLogger(["tierfold", "relay"]).with({ host: settings.host });
+    this.#arena = arena;
+    this.#kernel = kernel;
+    this.#barrier = new FoldBarrier(settings.ranks);
+    this.#out = new FrameSlot(arena);
+    this.#folder = new RoundFolder(kernel, this.#barrier, this.#out, () => 1);
+  }
+
+  /**
+   * Serves until every rank has left, or `signal` aborts.
+   *
+   * @throws {TransportError} when the address or the controller cannot be had, or the controller is lost.
+   * @throws {WireError} when the controller sends what it must not.
+   */
+  static async run(settings: RelaySettings, signal: AbortSignal): Promise<RelayOutcome> {
+    const arena = new Arena();
+    const kernel = await settings.kernel(arena);
+    const relay = new Relay(settings, arena, kernel);
+    try {
+      return await relay.#serve(signal);
+    } finally {
+      await kernel.close();
+    }
+  }
+
+  // What a rank's port asks.
+
+  get salt(): Uint8Array {
+    return this.#settings.salt;
+  }
+
+  get ceiling(): number {
+    return this.#settings.frameCeilingBytes;
+  }
+
+  get frameMs(): number {
+    return this.#settings.roundDeadlineMs;
+  }
+
+  get trustedLength(): number {
+    return this.#trusted;
+  }
+
+  slot(rank: number): FrameSlot {
+    let slot = this.#slots.get(rank);
+    if (slot === undefined) this.#slots.set(rank, slot = new FrameSlot(this.#arena));
+    return slot;
+  }
+
+  async admit({ rank, worldSize }: RankHandshake, port: RankPort): Promise<void> {
+    const refuse = (text: string) =>
+      new WireError("handshake", "connection", `letting in rank ${rank} at ${port.peer}: ${text}`);
+    const { host, ranks } = this.#settings;
+    if (worldSize !== this.#settings.worldSize) {
+      throw refuse(
+        `it says world size ${worldSize}, this session has ${this.#settings.worldSize}`,
+      );
+    }
+    if (!ranks.includes(rank)) {
+      throw refuse(`it is not one of host ${host}'s ranks (${ranks.join(", ")})`);
+    }
+    if (this.#ports.has(rank)) {
+      throw refuse(`it is connected already, from ${this.#ports.get(rank)!.peer}`);
+    }
+    this.#ports.set(rank, port);
+    const { round } = this.#barrier;
+    if (this.#barrier.state(rank) !== "expected" && !this.#barrier.open) {
+      this.#log.info("rank {rank} is back at {peer} and waits for the end of round {round}", {
+        rank,
+        peer: port.peer,
+        round,
+      });
+      await new Promise<void>((enter, giveUp) => this.#joiners.push({ rank, enter, giveUp }));
+    }
+    const returns = this.#barrier.state(rank) === "gone";
+    this.#barrier.join(rank);
+    if (returns && this.#uplink) this.#track(this.#uplink.hello(host, this.#barrier.live));
+    this.#log.info("rank {rank} joined from {peer}", { rank, peer: port.peer });
+    this.#watchRound();
+  }
+
+  maySend(rank: number): boolean {
+    return this.#barrier.maySend(rank);
+  }
+
+  deliver(rank: number, header: FrameHeader): void {
+    checkFoldable(header, `rank ${rank}`);
+    this.#trusted = Math.max(this.#trusted, header.length);
+    this.#barrier.deliver(rank, { bytes: this.slot(rank).frame, header });
+    this.#watchRound();
+    this.#pump();
+  }
+
+  left(port: RankPort, clean: boolean, reason: string): void {
+    const { rank } = port;
+    if (rank === undefined) {
+      // Refused, or gone before it was let in.
+      this.#log.warn("a connection from {peer} ended: {reason}", { peer: port.peer, reason });
+      for (const [waiting, waitingPort] of this.#ports) {
+        if (waitingPort === port) this.#ports.delete(waiting);
+      }
+      return;
+    }
+    this.#ports.delete(rank);
+    this.#drop(rank, clean, reason);
+  }
+
+  // What the channel to the controller asks.
+
+  expectResult(): { slot: FrameSlot; trustedLength: number } {
+    if (this.#barrier.phase !== "sealed" || this.#sent === undefined) {
+      throw new WireError(
+        "message",
+        "connection",
+        `the controller sent a result in round ${this.#barrier.round} before this host's frame`,
+      );
+    }
+    return { slot: this.#out, trustedLength: this.#sent.length };
+  }
+
+  result(header: FrameHeader): void {
+    const { round } = this.#barrier;
+    const difference = schemaDifference(header, this.#sent!);
+    if (difference !== undefined) {
+      throw new WireError(
+        "schema",
+        "connection",
+        `reading the result of round ${round} from the controller: ${difference}`,
+      );
+    }
+    clearTimeout(this.#roundTimer);
+    this.#roundTimer = undefined;
+    this.#sent = undefined;
+    // The round is closed before its results leave: a quick rank's next frame may come at once.
+    this.#barrier.close();
+    this.#outcome.rounds++;
+    const { prefixed } = this.#out;
+    encodeLength(prefixed, 0, header.length);
+    this.#resultsOut = Promise.all(
+      this.#barrier.live.map((rank) => this.#ports.get(rank)!.sendResult(prefixed, round)),
+    );
+    this.#log.debug("round {round} closed with mass {mass}", { round, mass: header.weight });
+    for (const { enter } of this.#joiners.splice(0)) enter();
+    this.#pump();
+  }
+
+  declareDead(rank: number): void {
+    const state = this.#barrier.state(rank);
+    if (this.#barrier.phase === "sealed" || state === "delivered" || state === "gone") return;
+    this.#expel(rank, `the controller declared rank ${rank} dead: it was too late`);
+  }
+
+  async #serve(signal: AbortSignal): Promise<RelayOutcome> {
+    const listener = TcpListener.listen(this.#settings.listen);
+    const abort = () => this.#end(signal.reason);
+    signal.addEventListener("abort", abort);
+    const accepting = listener.accept(
+      (connection) => this.#track(new RankPort(connection, this).run()),
+      (error) =>
+        this.#log.error("accepting a rank: {error}; trying again", { error: error.message }),
+    );
+    try {
+      const { address } = listener;
+      this.#log.info("accepting ranks {ranks} on {address}", {
+        ranks: this.#settings.ranks.join(","),
+        address: formatAddress(address),
+      });
+      this.#settings.onListening(address);
+      this.#track(this.#runUplink(signal));
+      this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
+      await this.#finished.promise;
+      return this.#outcome;
+    } finally {
+      signal.removeEventListener("abort", abort);
+      clearTimeout(this.#joinTimer);
+      clearTimeout(this.#roundTimer);
+      listener.close();
+      await accepting;
+      this.#uplink?.close();
+      await Promise.allSettled(this.#serving);
+    }
+  }
+
+  async #runUplink(signal: AbortSignal): Promise<void> {
+    const settings = this.#settings;
+    const uplink = await Uplink.open({
+      controller: settings.controller,
+      host: settings.host,
+      ranks: settings.ranks,
+      salt: settings.salt,
+      ceiling: settings.frameCeilingBytes,
+      connectMs: settings.connectDeadlineMs,
+      recordMs: settings.roundDeadlineMs,
+    }, signal);
+    this.#uplink = uplink;
+    if (this.#over) return uplink.close();
+    this.#log.info("connected to the controller at {peer}", { peer: uplink.peer });
+    this.#pump();
+    try {
+      await uplink.run(this);
+    } catch (error) {
+      if (!this.#over) throw error;
+    }
+  }
+
+  /** Keeps a task's failure from being lost: it ends the session. */
+  #track(task: Promise<void>): void {
+    const tracked: Promise<void> = task
+      .catch((error) => this.#end(error))
+      .finally(() => this.#serving.delete(tracked));
+    this.#serving.add(tracked);
+  }
+
+  /** Ends the session: with an error, or without one when all is done. */
+  #end(error?: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    // A broken promise of our own must not pass for a lost peer.
+    if (error instanceof InvariantError) throw error;
+    const reason = error === undefined
+      ? "the session is over"
+      : `the relay of host ${this.#settings.host} ended: ${
+        error instanceof Error ? error.message : String(error)
+      }`;
+    for (const joiner of this.#joiners.splice(0)) {
+      joiner.giveUp(new WireError("membership", "connection", reason));
+    }
+    for (const port of [...this.#ports.values()]) this.#track(port.refuse(reason));
+    if (error === undefined) this.#finished.resolve();
+    else this.#finished.reject(error);
+  }
+
+  /** Folds what is ready and sends the round up when it is complete; one run at a time. */
+  #pump(): void {
+    this.#again = true;
+    if (this.#pumping) return;
+    this.#pumping = true;
+    this.#track(this.#drive().finally(() => this.#pumping = false));
+  }
+
+  async #drive(): Promise<void> {
+    while (this.#again && !this.#over) {
+      this.#again = false;
+      await this.#resultsOut;
+      if (this.#barrier.phase === "sealed") continue;
+      await this.#folder.absorb();
+      if (this.#barrier.complete) await this.#ship();
+      else if (this.#barrier.deserted) await this.#finish();
+    }
+  }
+
+  async #ship(): Promise<void> {
+    const uplink = this.#uplink;
+    if (uplink === undefined) return;
+    for (const { member, difference, reference } of this.#folder.settle()) {
+      this.#expel(member, schemaError(`rank ${member}`, difference, `rank ${reference}`).message);
+    }
+    const barrier = this.#barrier;
+    const header = await this.#folder.finish(false);
+    clearTimeout(this.#roundTimer);
+    barrier.seal();
+    this.#sent = header;
+    sealRecord(this.#out, "host_frame", header.length, this.salt);
+    this.#log.debug("round {round}: {kind} of {ranks} goes up with mass {mass}", {
+      round: barrier.round,
+      kind: header.kind,
+      ranks: barrier.contributors.join(","),
+      mass: header.weight,
+    });
+    const sending = uplink.sendFrame(this.#out.record);
+    for (const rank of this.#exits.splice(0)) this.#track(uplink.rankExit(rank));
+    const limit = 2 * this.#settings.roundDeadlineMs + CONTROLLER_GRACE_MS;
+    this.#roundTimer = setTimeout(() => {
+      this.#end(
+        new WireError(
+          "membership",
+          "connection",
+          `waiting for the result of round ${barrier.round} from the controller at ` +
+            `${uplink.peer}: nothing came within ${limit} ms`,
+        ),
+      );
+    }, limit);
+    await sending;
+  }
+
+  /** Everybody has left: says so to the controller, and ends. */
+  async #finish(): Promise<void> {
+    const uplink = this.#uplink;
+    if (uplink === undefined) return;
+    await Promise.all(this.#exits.splice(0).map((rank) => uplink.rankExit(rank)));
+    await this.#goodbye;
+    this.#end();
+  }
+
+  /** Takes a rank out of the session and tells the controller. */
+  #drop(rank: number, clean: boolean, reason: string): void {
+    const inRound = this.#barrier.leave(rank);
+    (clean ? this.#outcome.left : this.#outcome.lost).push(rank);
+    const { round } = this.#barrier;
+    if (this.#over) return;
+    if (clean) this.#log.info("rank {rank} left after {round} rounds", { rank, round });
+    else {
+      this.#log.warn("rank {rank} is out in round {round}: {reason}; {kept}", {
+        rank,
+        round,
+        reason,
+        kept: inRound ? "its frame stays in the round" : "the round goes on without it",
+      });
+    }
+    // An exit that overtook the host's frame would take this rank's last work out of the round.
+    if (inRound || this.#uplink === undefined) this.#exits.push(rank);
+    else {
+      const telling = this.#uplink.rankExit(rank);
+      this.#goodbye = Promise.allSettled([this.#goodbye, telling]);
+      this.#track(telling);
+    }
+    this.#watchRound();
+    this.#pump();
+  }
+
+  /** Refuses a rank, connected or not. */
+  #expel(rank: number, reason: string): void {
+    const port = this.#ports.get(rank);
+    if (port === undefined) this.#drop(rank, false, reason);
+    else this.#track(port.refuse(reason));
+  }
+
+  #giveUpAbsent(): void {
+    const { joinDeadlineMs } = this.#settings;
+    for (const rank of this.#barrier.awaited) {
+      if (this.#barrier.state(rank) !== "expected") continue;
+      this.#drop(rank, false, `it did not connect within ${joinDeadlineMs} ms`);
+    }
+  }
+
+  /** Starts the round's clock at its first frame, once every rank is there or given up. */
+  #watchRound(): void {
+    const barrier = this.#barrier;
+    if (barrier.phase === "sealed" || barrier.open || this.#roundTimer !== undefined) return;
+    if (barrier.awaited.some((rank) => barrier.state(rank) === "expected")) return;
+    const { roundDeadlineMs } = this.#settings;
+    this.#roundTimer = setTimeout(() => {
+      for (const rank of barrier.awaited) {
+        this.#expel(
+          rank,
+          `it did not deliver within ${roundDeadlineMs} ms of round ${barrier.round}'s first frame`,
+        );
+      }
+    }, roundDeadlineMs);
+  }
+}
