@@ -7,7 +7,10 @@
 import { linesOf } from "./lines.ts";
 
 /** What of a child's standard error is kept to explain a failure, in characters. */
-const STDERR_KEPT = 4_000;
+const STDERR_KEPT = 20_000;
+
+/** What of it a failure's message shows. */
+const STDERR_SHOWN = 4_000;
 
 /** How long a child may take to end by itself before it is killed, in milliseconds. */
 const GRACE_MS = 5_000;
@@ -27,6 +30,8 @@ export interface ChildOptions {
   command: readonly string[];
   /** Environment on top of ours. */
   env?: Record<string, string>;
+  /** Working directory; ours by default. */
+  cwd?: string;
 }
 
 /** One child process whose standard output is lines and whose standard input takes lines. */
@@ -52,6 +57,7 @@ export class Child {
     this.#process = new Deno.Command(program, {
       args,
       env: options.env ?? {},
+      ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
       stdin: "piped",
       stdout: "piped",
       stderr: "piped",
@@ -139,7 +145,7 @@ export class Child {
   }
 
   #failure(what: string): Error {
-    const tail = this.#stderr.trim();
+    const tail = this.#stderr.trim().slice(-STDERR_SHOWN);
     return new Error(
       `bench: the process "${this.#name}" ${what}` + (tail === "" ? "" : `; it wrote:\n${tail}`),
     );

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { invariant } from "../wire/errors.ts";
 import { Child } from "./child.ts";
 import type { Member, Observer, RoundPlan, Sample } from "./contender.ts";
 import { driveMembers } from "./contender.ts";
@@ -30,10 +31,19 @@ export interface ClusterPlan {
   controllerListen?: string;
   /** What travels on the wire; f32 by default. */
   wire?: "f32" | "bf16";
-  /** How many ranks of a host share one process; 1 by default. */
+  /**
+   * How many ranks share one process; 1 by default. With more than a host has, ranks of several hosts
+   * share one, which takes hosts without a prefix.
+   */
   ranksPerProcess?: number;
   /** Options for `deno run` of relays and controller, such as `--preload=FILE`. */
   serverFlags?: readonly string[];
+  /** Working directory of every process; ours by default. */
+  cwd?: string;
+  /** Environment of every process on top of ours. */
+  env?: Record<string, string>;
+  /** Options for `deno run` of the rank processes. */
+  rankFlags?: readonly string[];
 }
 
 /** A running cluster. */
@@ -87,9 +97,10 @@ export async function startCluster(plan: ClusterPlan): Promise<Cluster> {
 }
 
 async function start(plan: ClusterPlan, servers: Member[], ranks: Member[]): Promise<void> {
-  const { hosts, wire = "f32", ranksPerProcess = 1, serverFlags = [] } = plan;
+  const { hosts, wire = "f32", ranksPerProcess = 1, serverFlags = [], rankFlags = [] } = plan;
   const worldSize = hosts.reduce((sum, host) => sum + host.ranks, 0);
-  const env = { TIERFOLD_SALT: newSalt() };
+  const env = { ...plan.env, TIERFOLD_SALT: newSalt() };
+  const cwd = plan.cwd === undefined ? {} : { cwd: plan.cwd };
   const script = (path: string): string => new URL(path, import.meta.url).pathname;
   const launch = (
     role: string,
@@ -107,7 +118,7 @@ async function start(plan: ClusterPlan, servers: Member[], ranks: Member[]): Pro
       ...flags,
       ...args,
     ];
-    const child = new Child({ name, command, env });
+    const child = new Child({ name, command, env, ...cwd });
     (role === "rank" ? ranks : servers).push({ child, role });
     return child;
   };
@@ -130,20 +141,23 @@ async function start(plan: ClusterPlan, servers: Member[], ranks: Member[]): Pro
     ]);
     return { child, host, first };
   });
-  const started = await Promise.all(relays.map(async ({ child, host, first }) => {
+  const places = (await Promise.all(relays.map(async ({ child, host, first }) => {
     const address = await child.expect("listening ", START_MS);
-    const places = Array.from({ length: host.ranks }, (_, at) => `${first + at}@${address}`);
-    const workers: Child[] = [];
-    for (let at = 0; at < places.length; at += ranksPerProcess) {
-      const group = places.slice(at, at + ranksPerProcess);
-      workers.push(launch("rank", `rank ${first + at}`, host.prefix, [], [
-        script("./rank_worker.ts"),
-        ...[String(worldSize), wire, ...group],
-      ]));
-    }
-    return workers;
-  }));
-  await Promise.all(started.flat().map((worker) => worker.expect("ready", START_MS)));
+    return Array.from({ length: host.ranks }, (_, at) => ({
+      prefix: host.prefix,
+      place: `${first + at}@${address}`,
+    }));
+  }))).flat();
+  const workers: Child[] = [];
+  for (let at = 0; at < places.length; at += ranksPerProcess) {
+    const group = places.slice(at, at + ranksPerProcess);
+    invariant(group.every(({ prefix }) => prefix === group[0]?.prefix), "one process, one host");
+    workers.push(launch("rank", `rank ${at}`, group[0]?.prefix, rankFlags, [
+      script("./rank_worker.ts"),
+      ...[String(worldSize), wire, ...group.map(({ place }) => place)],
+    ]));
+  }
+  await Promise.all(workers.map((worker) => worker.expect("ready", START_MS)));
 }
 
 /** A fresh session salt: 16 bytes as 32 hex digits. */

@@ -11,7 +11,6 @@
 import { Command } from "commander";
 import { benchPlots } from "./bench_plots.ts";
 import { boundMs } from "./bound.ts";
-import { killAllChildren } from "./child.ts";
 import type { Contender } from "./contender.ts";
 import { echo } from "./contenders/echo.ts";
 import { gloo } from "./contenders/gloo.ts";
@@ -22,6 +21,8 @@ import { rawFigures, significant } from "./figures.ts";
 import { measureHashRate } from "./hash_rate.ts";
 import { describeMachine, machineLine } from "./machine.ts";
 import { measure } from "./measure.ts";
+import type { OutputOptions } from "./output.ts";
+import { endOnSignal, writeFigures } from "./output.ts";
 import { FULL, QUICK } from "./plan.ts";
 import type { BenchPlan } from "./plan.ts";
 import { parseSize } from "./sizes.ts";
@@ -34,11 +35,8 @@ const CONTENDERS: readonly Contender[] = [tierfold, gloo, echo, tierfoldBf16, mp
 const REFERENCE = { ranks: 4, hosts: 1, wireBytes: 64 * 1024 ** 2 };
 
 /** Options of the command line. */
-interface Options {
+interface Options extends OutputOptions {
   quick?: true;
-  json?: string;
-  out: string;
-  docs?: true;
   ranks?: string;
   sizes?: string;
   runs?: string;
@@ -113,27 +111,11 @@ async function main(): Promise<void> {
   for (const { name, ranks, bytes, reason } of figures.skipped) {
     console.log(`skipped: ${name} ranks ${ranks || "all"} bytes ${bytes || "all"}: ${reason}`);
   }
-  const folder = options.docs ? "docs/performance" : options.out;
-  await Deno.mkdir(folder, { recursive: true });
-  await Deno.writeTextFile(`${folder}/bench.json`, JSON.stringify(figures, null, 1) + "\n");
-  for (const { file, svg } of benchPlots(figures.rows)) {
-    await Deno.writeTextFile(`${folder}/${file}`, svg);
-    console.log(`plot: ${folder}/${file}`);
-  }
-  if (options.json !== undefined) {
-    const text = JSON.stringify(rawFigures(figures), null, 2) + "\n";
-    await Deno.writeTextFile(options.json, text);
-    console.log(`figures: ${options.json}`);
-  }
+  await writeFigures("bench", figures, benchPlots(figures.rows), options, rawFigures(figures));
 }
 
 if (import.meta.main) {
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    Deno.addSignalListener(signal, () => {
-      killAllChildren();
-      Deno.exit(130);
-    });
-  }
+  endOnSignal();
   await main();
   Deno.exit(0);
 }

@@ -7,6 +7,7 @@
 import { Child, succeeds } from "../child.ts";
 import type { Contender, Member, Session } from "../contender.ts";
 import { driveMembers } from "../contender.ts";
+import { makeScratch, removeScratch } from "../scratch.ts";
 
 /** Debian's python3-torch belongs to Debian's interpreter, whatever `python3` is on the PATH. */
 export const PYTHON = "/usr/bin/python3";
@@ -38,7 +39,7 @@ export async function glooUnavailable(): Promise<string | undefined> {
  * @throws {Error} When a rank ends or does not get ready within a minute.
  */
 export async function openGloo(places: readonly GlooPlace[]): Promise<Session> {
-  const folder = await Deno.makeTempDir({ prefix: "tierfold-gloo-" });
+  const folder = makeScratch("gloo");
   const script = new URL("../peers/gloo_allreduce.py", import.meta.url).pathname;
   const members: Member[] = places.map(({ prefix, interfaceName }, rank) => ({
     role: "rank",
@@ -51,7 +52,7 @@ export async function openGloo(places: readonly GlooPlace[]): Promise<Session> {
   const close = async (): Promise<void> => {
     await Promise.all(members.map(({ child }) => child.send("quit")));
     await Promise.all(members.map(({ child }) => child.finish()));
-    await Deno.remove(folder, { recursive: true });
+    removeScratch(folder);
   };
   try {
     await Promise.all(members.map(({ child }) => child.expect("ready", 60_000)));

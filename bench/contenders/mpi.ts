@@ -7,6 +7,7 @@
 import { Child, succeeds } from "../child.ts";
 import type { Contender, RoundPlan, Sample, Session } from "../contender.ts";
 import { byRole, patienceMs } from "../contender.ts";
+import { makeScratch, removeScratch } from "../scratch.ts";
 import type { WorkerResult } from "../worker_lines.ts";
 
 /** Resident memory of an MPI process without its buffers, in bytes, rounded up. */
@@ -51,10 +52,10 @@ export const mpi: Contender = {
   memoryBytes: (ranks, bytes) => ranks * (3 * bytes + PROCESS_BYTES),
 
   async open(ranks): Promise<Session> {
-    const folder = await Deno.makeTempDir({ prefix: "tierfold-mpi-" });
+    const folder = makeScratch("mpi");
     const source = new URL("../peers/mpi_allreduce.c", import.meta.url).pathname;
     const binary = `${folder}/mpi_allreduce`;
-    const close = () => Deno.remove(folder, { recursive: true });
+    const close = () => Promise.resolve(removeScratch(folder));
     const compiler = new Child({
       name: "mpicc",
       command: ["mpicc", "-O2", "-Wall", "-o", binary, source],
