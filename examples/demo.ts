@@ -51,7 +51,7 @@ function parseOptions(args: readonly string[]): DemoOptions {
       within(1, MAX_RANKS),
       2,
     )
-    .option("--rounds <N>", "how often to average", within(1, 10_000), 100)
+    .option("--rounds <N>", "how often to average", within(1, 10_000), 80)
     .option("--seed <N>", "decides shards, first weights and order", within(0, 1_000_000), 1)
     .allowExcessArguments(false)
     // Unless told, commander asks the environment about colours.

@@ -14,7 +14,7 @@ import { report, wholeNumber } from "./report.ts";
 import { LEARNING_RATE, LocalTrainer, stepsPerRound } from "./train.ts";
 
 /** Steps between two signs of life. */
-const STRIDE = 50;
+const STRIDE = 200;
 
 const [mode, ...numbers] = Deno.args;
 if (mode !== "alone" && mode !== "all") throw new RangeError(`expected alone or all, got ${mode}`);

@@ -29,7 +29,9 @@ export interface Verdict {
 /** Describes a rank's shard in a line. */
 export function describeShard({ rank, digits, labels, steps }: StartReport): string {
   const many = labels.flatMap((count, label) => count > digits / 20 ? [label] : []);
-  return `  rank ${rank}  ${count(digits).padStart(5)} digits, mostly ${many.join(" ")}; ` +
+  return `  rank ${`${rank}`.padEnd(2)}  ${count(digits).padStart(5)} digits, mostly ${
+    many.join(" ")
+  }; ` +
     `${steps} steps a round`;
 }
 
@@ -39,12 +41,12 @@ export function judge({ ends, alone, all }: Measured): Verdict {
   const best = Math.max(...alone.map(({ accuracy }) => accuracy));
   const sums = new Set(ends.map(({ sha256 }) => sha256));
   const line = (name: string, accuracy: number, note: string) =>
-    `  ${name.padEnd(38)}${percent(accuracy)}   ${note}`;
+    `  ${name.padEnd(34)}${percent(accuracy)}  ${note}`.trimEnd();
   const work = ({ steps, digits }: BaselineReport) =>
     `${count(steps)} steps on ${count(digits)} digits`;
   const check = (good: boolean, what: string) => `  ${good ? "yes" : "NO "}  ${what}`;
   const ahead = points(consensus - best);
-  const behind = points(all.accuracy - consensus);
+  const gap = all.accuracy - consensus;
   return {
     sameBits: sums.size === 1,
     lines: [
@@ -59,8 +61,9 @@ export function judge({ ends, alone, all }: Measured): Verdict {
         ? [check(consensus > best, `the consensus beats every rank alone: by ${ahead} or more`)]
         : []),
       check(
-        100 * (all.accuracy - consensus) <= MAX_BEHIND,
-        `it stays within ${MAX_BEHIND} points of one process on all digits: ${behind} behind`,
+        100 * gap <= MAX_BEHIND,
+        `it stays within ${MAX_BEHIND} points of one process on all digits: ` +
+          `${points(Math.abs(gap))} ${gap > 0 ? "behind" : "ahead"}`,
       ),
       check(
         sums.size === 1,

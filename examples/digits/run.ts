@@ -41,6 +41,7 @@ export async function runRanks(
     const report = parseReport(line);
     if (report.kind === "start" && starts.push(report) === worldSize) {
       starts.sort((a, b) => a.rank - b.rank);
+      live.keep();
       console.log(`Ranks with their shards:\n${starts.map(describeShard).join("\n")}`);
     } else if (report.kind === "round") {
       const summary = board.add(report);
@@ -55,6 +56,7 @@ export async function runRanks(
     { length: worldSize },
     (_, rank) => startRank(group, cluster, rank, { script, args, onLine }),
   );
+  live.show("Ranks load their digits and take their places.");
   await Promise.all(ranks.map(({ ended }) => ended));
   live.keep();
   if (ends.length < worldSize) {
@@ -83,9 +85,13 @@ function describeRound(
   rounds: number,
   ranks: number,
 ): string {
-  return `round ${`${round}`.padStart(`${rounds}`.length)}/${rounds}  loss ${loss.toFixed(3)}  ` +
-    `round ${roundMs.toFixed(0).padStart(4)} ms, of it averaging ${averageMs.toFixed(1)} ms  ` +
-    `up ${ranks} x ${count(Math.round(bytesUp / ranks))} bytes`;
+  const number = `${round}`.padStart(`${rounds}`.length);
+  const kilobytes = (bytesUp / ranks / 1000).toFixed(0);
+  // At most 80 columns, or a terminal would cut it.
+  return `round ${number}/${rounds}  loss ${loss.toFixed(3)}  ${
+    roundMs.toFixed(0).padStart(4)
+  } ms, ` +
+    `averaging ${averageMs.toFixed(1).padStart(4)} ms  up ${ranks} x ${kilobytes} kB`;
 }
 
 /**
@@ -112,7 +118,7 @@ export async function runBaselines(
         const report = parseReport(line);
         if (report.kind === "baseline") results.push(report);
         else if (report.kind === "progress") {
-          progress.set(mode, report);
+          progress.set(mode === "all" ? "all digits" : mode, report);
           live.show(
             [...progress].map(([name, { steps, of }]) =>
               `  ${name} ${count(steps)}/${count(of)} steps`
