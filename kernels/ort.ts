@@ -11,15 +11,13 @@
  *
  * @module
  */
-import { getLogger } from "@logtape/logtape";
+import { getLogger, type Logger } from "@logtape/logtape";
 import { checkExactness } from "./exactness.ts";
 import type { Accumulation, F32Bytes, FoldKernel, KernelName } from "./kernel.ts";
 import type { OrtOpened, OrtProvider, OrtReply, OrtRequest } from "./ort_messages.ts";
 import { invariant } from "../wire/errors.ts";
 
 export type { OrtOpened, OrtProvider } from "./ort_messages.ts";
-
-const logger = getLogger(["tierfold", "kernels"]);
 
 /** Bytes of a tensor on the device at a time, so that one result arrives in pieces that copy in a few ms. */
 const CHUNK_BYTES = 32 << 20;
@@ -45,6 +43,8 @@ export interface OrtOptions {
   readonly openMs?: number;
   /** Milliseconds without a word from the worker after which its work is given up. Default 20 s. */
   readonly silenceMs?: number;
+  /** Where a failure is reported; the category tierfold, kernels when absent. */
+  readonly logger?: Logger;
 }
 
 type Outcome = "done" | "failed";
@@ -63,8 +63,14 @@ export class OrtKernel implements FoldKernel {
   readonly #worker: Worker;
   readonly #fallback: FoldKernel;
   readonly #silenceMs: number;
+  readonly #logger: Logger;
   readonly #pending = new Map<number, Pending>();
+  /** A sum that its owner forgot, as when a round is given up, must not stay on the device. */
+  readonly #forgotten = new FinalizationRegistry<number>((sum) => {
+    if (!this.#gone) this.#send({ type: "drop", sum });
+  });
   #flushes = false;
+  #proved = false;
   #next = 1;
   #gone = false;
   #failure: string | undefined;
@@ -76,6 +82,7 @@ export class OrtKernel implements FoldKernel {
     this.#worker = worker;
     this.#fallback = options.fallback;
     this.#silenceMs = options.silenceMs ?? SILENCE_MS;
+    this.#logger = options.logger ?? getLogger(["tierfold", "kernels"]);
     worker.onmessage = (event: MessageEvent<OrtReply>) => this.#hear(event.data);
     worker.onerror = (event) => {
       event.preventDefault();
@@ -90,20 +97,39 @@ export class OrtKernel implements FoldKernel {
    * provider, when the results of normal numbers differ from the plain kernel's, or past the deadline.
    */
   static async open(options: OrtOptions): Promise<OrtKernel> {
+    const openMs = options.openMs ?? OPEN_MS;
+    const start = performance.now();
     const worker = new Worker(new URL("./ort_worker.ts", import.meta.url), { type: "module" });
+    const request: OrtRequest = {
+      type: "open",
+      provider: options.provider,
+      chunkBytes: options.chunkBytes ?? CHUNK_BYTES,
+    };
+    worker.postMessage(request);
     let kernel: OrtKernel | undefined;
     try {
-      const opened = await opening(worker, options);
+      const opened = await opening(worker, openMs);
       kernel = new OrtKernel(worker, opened, options);
-      const found = await checkExactness(kernel);
-      if (kernel.failure !== undefined) throw new OrtUnavailable(kernel.failure);
-      if (!found.exact) throw new OrtUnavailable(`its results differ: ${found.difference}`);
-      kernel.#flushes = found.flushesSubnormals;
+      await kernel.#prove(start + openMs - performance.now());
       return kernel;
     } catch (error) {
       if (kernel === undefined) worker.terminate();
       else await kernel.close();
       throw error;
+    }
+  }
+
+  /** Compares this kernel with the plain one, within `ms`; see {@link OrtKernel.open} for the errors. */
+  async #prove(ms: number): Promise<void> {
+    const deadline = setTimeout(() => this.#fail("it was not ready in time"), ms);
+    try {
+      const found = await checkExactness(this);
+      if (this.#failure !== undefined) throw new OrtUnavailable(this.#failure);
+      if (!found.exact) throw new OrtUnavailable(`its results differ: ${found.difference}`);
+      this.#flushes = found.flushesSubnormals;
+      this.#proved = true;
+    } finally {
+      clearTimeout(deadline);
     }
   }
 
@@ -120,7 +146,7 @@ export class OrtKernel implements FoldKernel {
     const all: F32Bytes[] = [];
     const sum = this.#next++;
     let useless = this.#gone;
-    return {
+    const accumulation: Accumulation = {
       add: async (sources) => {
         invariant(
           out.length % 4 === 0 && sources.every((source) => source.length === out.length),
@@ -152,6 +178,8 @@ export class OrtKernel implements FoldKernel {
         await rest.finish(factor);
       },
     };
+    this.#forgotten.register(accumulation, sum);
+    return accumulation;
   }
 
   async scale(data: F32Bytes, factor: number): Promise<void> {
@@ -223,7 +251,8 @@ export class OrtKernel implements FoldKernel {
   /** Starts the deadline anew while there is work, and clears it when there is none. */
   #watch(): void {
     clearTimeout(this.#deadline);
-    this.#deadline = this.#pending.size === 0 ? undefined : setTimeout(
+    // Opening has a deadline of its own.
+    this.#deadline = this.#pending.size === 0 || !this.#proved ? undefined : setTimeout(
       () => this.#fail(`no word from its worker for ${this.#silenceMs} ms`),
       this.#silenceMs,
     );
@@ -232,7 +261,10 @@ export class OrtKernel implements FoldKernel {
   #fail(reason: string): void {
     if (this.#gone) return;
     this.#failure = reason;
-    logger.warn(
+    this.#end();
+    // Until it has been handed out, whoever opens it reports.
+    if (!this.#proved) return;
+    this.#logger.warn(
       "{kernel} on {adapter} failed: {reason}; this round and those after it are summed by {fallback}",
       {
         kernel: this.name,
@@ -241,7 +273,6 @@ export class OrtKernel implements FoldKernel {
         fallback: this.#fallback.name,
       },
     );
-    this.#end();
   }
 
   #end(): void {
@@ -267,9 +298,8 @@ function shareable(run: F32Bytes): Shared {
 }
 
 /** Waits for the worker's first word. */
-function opening(worker: Worker, options: OrtOptions): Promise<OrtOpened> {
+function opening(worker: Worker, openMs: number): Promise<OrtOpened> {
   const { promise, resolve, reject } = Promise.withResolvers<OrtOpened>();
-  const openMs = options.openMs ?? OPEN_MS;
   const deadline = setTimeout(
     () => reject(new OrtUnavailable(`ONNX Runtime was not ready within ${openMs} ms`)),
     openMs,
@@ -282,11 +312,5 @@ function opening(worker: Worker, options: OrtOptions): Promise<OrtOpened> {
     event.preventDefault();
     reject(new OrtUnavailable(event.message));
   };
-  const request: OrtRequest = {
-    type: "open",
-    provider: options.provider,
-    chunkBytes: options.chunkBytes ?? CHUNK_BYTES,
-  };
-  worker.postMessage(request);
   return promise.finally(() => clearTimeout(deadline));
 }

@@ -5,6 +5,7 @@
  * @module
  */
 import type * as Ort from "onnxruntime-web/webgpu";
+import { describeAdapter } from "./adapter.ts";
 import type { F32Bytes } from "./kernel.ts";
 import { foldModel, NAMES, scaleModel } from "./onnx_model.ts";
 import type { OrtOpened, OrtProvider } from "./ort_messages.ts";
@@ -47,11 +48,10 @@ class GpuPlace implements Place {
   readonly #slots: (GPUBuffer | undefined)[] = [];
 
   constructor(readonly ort: Runtime, readonly device: GPUDevice) {
-    const { adapterInfo, limits } = device;
-    this.adapter = adapterInfo.description || adapterInfo.device || adapterInfo.vendor ||
-      "unnamed adapter";
-    this.software = adapterInfo.isFallbackAdapter ||
-      /llvmpipe|lavapipe|softpipe|swiftshader|software|basic render/i.test(this.adapter);
+    const { name, software } = describeAdapter(device.adapterInfo);
+    this.adapter = name;
+    this.software = software;
+    const { limits } = device;
     this.limit = Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize);
   }
 
@@ -267,6 +267,12 @@ export class Engine {
       piece(at, await this.#place.read(result));
       result.dispose();
     }
+  }
+
+  /** Forgets the sum called `id`, if there is one. */
+  drop(id: number): void {
+    for (const tensor of this.#sums.get(id)?.chunks ?? []) tensor?.dispose();
+    this.#sums.delete(id);
   }
 
   /** Gives the device up; whatever runs on it fails. */

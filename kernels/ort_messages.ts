@@ -34,6 +34,8 @@ export type OrtRequest =
     readonly data: F32Bytes;
     readonly factor: number;
   }
+  /** The sum will not be finished, or was. */
+  | { readonly type: "drop"; readonly sum: number }
   | { readonly type: "destroy-device" };
 
 /** What was opened, for logs and the status. */

@@ -38,6 +38,7 @@ async function handle(request: OrtRequest): Promise<void> {
     return;
   }
   if (engine === undefined || request.type === "destroy-device") return;
+  if (request.type === "drop") return engine.drop(request.sum);
   switch (request.type) {
     case "add":
       await engine.add(request.sum, request.sources);
