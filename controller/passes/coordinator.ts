@@ -79,7 +79,7 @@ export class PassCoordinator {
         `starting pass ${key}: it was started before and is ${this.status(key).state.kind}`,
       );
     }
-    if (this.#passes.size >= this.#maxPasses) {
+    if (this.full) {
       throw new PassError(
         "TooManyPasses",
         `starting pass ${key}: ${this.#passes.size} passes are held, the most allowed; remove old ` +
@@ -333,6 +333,25 @@ export class PassCoordinator {
     }
     for (const key of removed) this.#passes.delete(key);
     return removed;
+  }
+
+  /**
+   * Forgets the oldest terminal pass, to make room.
+   *
+   * @returns Its key; undefined when all passes are active.
+   */
+  dropOldestTerminal(): string | undefined {
+    for (const { key, later } of this.#passes.values()) {
+      if (typeof later !== "object") continue;
+      this.#passes.delete(key);
+      return key;
+    }
+    return undefined;
+  }
+
+  /** Whether no further pass can be started. */
+  get full(): boolean {
+    return this.#passes.size >= this.#maxPasses;
   }
 
   #find(key: string): Pass {

@@ -195,13 +195,20 @@ export class BlockStore {
     return await this.#read(cid);
   }
 
-  /** Lets go of a block once. It stays until its room is needed, or goes at once with `forget`. */
-  release(cid: string, options: { forget: boolean }): Promise<void> {
+  /** Lets go of a block once; it stays until its room is needed. */
+  release(cid: string): Promise<void> {
+    return this.#inTurn(() => {
+      const entry = this.#entries.get(cid);
+      if (entry !== undefined) entry.holds = Math.max(0, entry.holds - 1);
+      return Promise.resolve();
+    });
+  }
+
+  /** Removes a block that nobody holds. */
+  forget(cid: string): Promise<void> {
     return this.#inTurn(async () => {
       const entry = this.#entries.get(cid);
-      if (entry === undefined) return;
-      entry.holds = Math.max(0, entry.holds - 1);
-      if (options.forget && entry.holds === 0) await this.#remove(cid, entry);
+      if (entry?.holds === 0) await this.#remove(cid, entry);
     });
   }
 

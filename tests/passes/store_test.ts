@@ -45,12 +45,14 @@ async function keepsBlocks(shelf: BlockShelf): Promise<void> {
   await store.put(A.cid, Uint8Array.from(A.bytes));
   assertEquals(store.size, 2);
   // A is held twice, B not at all any more: B goes.
-  await store.release(A.cid, { forget: true });
-  await store.release(B.cid, { forget: false });
+  await store.release(A.cid);
+  await store.forget(A.cid);
+  await store.release(B.cid);
   assertEquals(await store.get(B.cid), B.bytes);
   await store.put(C.cid, C.bytes);
   assertEquals(await codeOf(() => store.get(B.cid)), "BlockNotFound");
-  await store.release(A.cid, { forget: true });
+  await store.release(A.cid);
+  await store.forget(A.cid);
   assertEquals(await codeOf(() => store.get(A.cid)), "BlockNotFound");
   assertEquals(store.bytes, C.bytes.length);
   assertEquals(await codeOf(() => store.get("grad-../../etc/passwd")), "InvalidCid");
@@ -105,8 +107,10 @@ Deno.test("concurrent puts of one block keep it once, and hold it as often", asy
   const store = await BlockStore.open(new MemoryShelf(), ROOM);
   await Promise.all(Array.from({ length: 20 }, () => store.put(A.cid, A.bytes)));
   assertEquals(store.size, 1);
-  for (let i = 0; i < 19; i++) await store.release(A.cid, { forget: true });
+  for (let i = 0; i < 19; i++) await store.release(A.cid);
+  await store.forget(A.cid);
   assertEquals(await store.get(A.cid), A.bytes);
-  await store.release(A.cid, { forget: true });
+  await store.release(A.cid);
+  await store.forget(A.cid);
   assertEquals(store.size, 0);
 });

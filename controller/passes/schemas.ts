@@ -1,0 +1,177 @@
+/**
+ * The JSON that the intake reads and writes; the OpenAPI document is made from the same schemas.
+ *
+ * @module
+ */
+import { z } from "zod";
+import type { Contribution, PassSpec, PassStatus } from "./pass.ts";
+import {
+  MAX_DEADLINE_MS,
+  MAX_EXPECTED,
+  MAX_LAYER_NAME,
+  MAX_LAYERS,
+  MAX_PEER_NAME,
+} from "./pass.ts";
+
+/** How long a pass collects when its initiator does not say, in milliseconds. */
+export const DEFAULT_PASS_DEADLINE_MS = 10 * 60 * 1000;
+
+const name = (max: number) => z.string().min(1).max(max).regex(/^[A-Za-z0-9._~-]+$/);
+const peerName = name(MAX_PEER_NAME);
+const layerName = name(MAX_LAYER_NAME);
+const cid = z.string().regex(/^grad-[0-9a-f]{16}$/);
+const shape = z.array(z.int().min(0).max(0xffff_ffff)).max(255);
+const count = z.int().min(0);
+
+/** What starts a pass. */
+export const startSchema = z.strictObject({
+  round: count.describe("The training round"),
+  initiator: peerName.describe("Who starts it; with the round this names the pass"),
+  expected: z.int().min(1).max(MAX_EXPECTED).describe("How many peers are waited for"),
+  layers: z.array(z.strictObject({ name: layerName, shape: shape.optional() }))
+    .min(1).max(MAX_LAYERS)
+    .describe("What each peer delivers; a shape left out is that of the first contribution"),
+  deadline_ms: z.int().min(1).max(MAX_DEADLINE_MS).default(DEFAULT_PASS_DEADLINE_MS)
+    .describe("How long the pass collects"),
+  quorum: z.int().min(1).optional()
+    .describe("At the deadline, aggregate with so many peers instead of failing"),
+  peers: z.array(peerName).max(MAX_EXPECTED).optional()
+    .describe("The only peers that may contribute"),
+  max_samples: count.optional().describe("Largest num_samples of a peer"),
+  max_norm: z.number().positive().optional()
+    .describe("Largest Euclidean norm of one layer's values"),
+  consensus: z.boolean().default(false)
+    .describe("The values are weights: the result is published as the consensus"),
+});
+
+const stateSchema = z.discriminatedUnion("kind", [
+  z.strictObject({ kind: z.literal("Pending") }),
+  z.strictObject({ kind: z.literal("CollectingGradients"), received: count, expected: count }),
+  z.strictObject({ kind: z.literal("Aggregating") }),
+  z.strictObject({ kind: z.literal("Complete"), cid }),
+  z.strictObject({ kind: z.literal("Failed"), reason: z.string() }),
+]);
+
+const contributionSchema = z.strictObject({
+  peer: peerName,
+  layer: layerName,
+  cid,
+  num_samples: count,
+  submitted_at_ms: count,
+});
+
+/** A pass, as the intake shows it. */
+export const passSchema = z.strictObject({
+  key: z.string(),
+  round: count,
+  initiator: peerName,
+  state: stateSchema,
+  received: count.describe("Peers that delivered every layer"),
+  expected: count,
+  quorum: count.optional(),
+  consensus: z.boolean(),
+  layers: z.array(z.strictObject({
+    name: layerName,
+    shape: shape.optional(),
+    cid: cid.optional().describe("The aggregated layer, once the pass is Complete"),
+  })),
+  num_samples: count.optional().describe("Samples behind the result, once the pass is Complete"),
+  started_at_ms: count,
+  deadline_at_ms: count,
+});
+
+/** A pass with what was contributed. */
+export const passDetailSchema = passSchema.extend({
+  contributions: z.array(contributionSchema),
+});
+
+/** All passes. */
+export const passListSchema = z.strictObject({ active: count, passes: z.array(passSchema) });
+
+/** The answer to a contribution. */
+export const acceptedSchema = z.strictObject({
+  cid,
+  repeated: z.boolean().describe("The very same block was there before"),
+  state: stateSchema,
+});
+
+/** The answer to a removal. */
+export const removedSchema = z.strictObject({ removed: z.array(z.string()) });
+
+/** Why a request was refused. */
+export const errorSchema = z.strictObject({
+  error: z.strictObject({
+    code: z.string().describe("One word a cause"),
+    message: z.string().describe("What was being done, what was expected, and what came"),
+  }),
+});
+
+/** A pass as JSON. */
+export type PassJson = z.infer<typeof passSchema>;
+/** A pass with its contributions as JSON. */
+export type PassDetailJson = z.infer<typeof passDetailSchema>;
+/** The answer to a contribution as JSON. */
+export type AcceptedJson = z.infer<typeof acceptedSchema>;
+/** What starts a pass, as JSON; fields with a default may be left out. */
+export type StartJson = z.input<typeof startSchema>;
+
+/** The pass that a request asks for. */
+export function specOf(start: z.infer<typeof startSchema>): PassSpec {
+  return {
+    round: start.round,
+    initiator: start.initiator,
+    expected: start.expected,
+    layers: start.layers,
+    deadlineMs: start.deadline_ms,
+    quorum: start.quorum,
+    peers: start.peers,
+    maxSamples: start.max_samples,
+    maxNorm: start.max_norm,
+    consensus: start.consensus,
+  };
+}
+
+/** What a finished pass has beyond its status. */
+export interface ResultNames {
+  /** Samples behind the result. */
+  readonly numSamples: number;
+  /** Name of each aggregated layer, by layer. */
+  readonly cids: ReadonlyMap<string, string>;
+}
+
+/** A pass, as the intake shows it. */
+export function passJson(
+  { key, spec, state, received, startedAtMs, deadlineAtMs }: PassStatus,
+  shapes: ReadonlyMap<string, readonly number[]>,
+  result: ResultNames | undefined,
+): PassJson {
+  return {
+    key,
+    round: spec.round,
+    initiator: spec.initiator,
+    state,
+    received,
+    expected: spec.expected,
+    ...(spec.quorum === undefined ? {} : { quorum: spec.quorum }),
+    consensus: spec.consensus ?? false,
+    layers: spec.layers.map(({ name, shape }) => {
+      const dims = shape ?? shapes.get(name);
+      const cid = result?.cids.get(name);
+      return {
+        name,
+        ...(dims === undefined ? {} : { shape: [...dims] }),
+        ...(cid === undefined ? {} : { cid }),
+      };
+    }),
+    ...(result === undefined ? {} : { num_samples: result.numSamples }),
+    started_at_ms: startedAtMs,
+    deadline_at_ms: deadlineAtMs,
+  };
+}
+
+/** A contribution, as the intake shows it. */
+export function contributionJson(
+  { peer, layer, cid, numSamples, submittedAtMs }: Contribution,
+): z.infer<typeof contributionSchema> {
+  return { peer, layer, cid, num_samples: numSamples, submitted_at_ms: submittedAtMs };
+}
