@@ -45,7 +45,9 @@ export function judge({ ends, alone, all }: Measured): Verdict {
   const work = ({ steps, digits }: BaselineReport) =>
     `${count(steps)} steps on ${count(digits)} digits`;
   const check = (good: boolean, what: string) => `  ${good ? "yes" : "NO "}  ${what}`;
-  const ahead = points(consensus - best);
+  const lead = consensus > best
+    ? `by ${points(consensus - best)} or more`
+    : `best alone is ${points(best - consensus)} better`;
   const gap = all.accuracy - consensus;
   return {
     sameBits: sums.size === 1,
@@ -58,10 +60,10 @@ export function judge({ ends, alone, all }: Measured): Verdict {
       line("one process on all digits", all.accuracy, work(all)),
       "",
       ...(ends.length > 1
-        ? [check(consensus > best, `the consensus beats every rank alone: by ${ahead} or more`)]
+        ? [check(consensus > best, `the consensus beats every rank alone: ${lead}`)]
         : []),
       check(
-        100 * gap <= MAX_BEHIND,
+        Math.round(1e4 * gap) <= 100 * MAX_BEHIND,
         `it stays within ${MAX_BEHIND} points of one process on all digits: ` +
           `${points(Math.abs(gap))} ${gap > 0 ? "behind" : "ahead"}`,
       ),
