@@ -11,6 +11,7 @@ import { WireError } from "../wire/errors.ts";
 import { CHANNEL_MAGIC_BYTES, decodeChannelMagic } from "../wire/mux.ts";
 import { encodeRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
+import type { Tagger } from "../workers/tagger.ts";
 import type { Host } from "./membership.ts";
 
 /** How long a stranger may take until its Hello is there, in milliseconds. */
@@ -21,6 +22,7 @@ const LAST_WORD_MS = 2_000;
 /** What a port needs of its controller. */
 export interface RelayHost {
   readonly salt: Uint8Array;
+  readonly tagger: Tagger;
   readonly ceiling: number;
   /** How long one record may take from its first byte to its last, in milliseconds. */
   readonly recordMs: number;

@@ -8,8 +8,8 @@ import { getLogger } from "@logtape/logtape";
 import { FoldBarrier } from "../fold/barrier.ts";
 import { RoundFolder } from "../fold/round_folder.ts";
 import { checkFoldable, schemaError } from "../fold/schema.ts";
-import { sealRecord } from "../frames/records.ts";
 import { FrameSlot } from "../frames/slot.ts";
+import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
 import { type Address, formatAddress, TcpListener } from "../transport/tcp.ts";
@@ -24,6 +24,8 @@ export interface ControllerSettings {
   listen: Address;
   salt: Uint8Array;
   frameCeilingBytes: number;
+  /** Threads that hash large frames. */
+  workers: number | "auto";
   joinDeadlineMs: number;
   roundDeadlineMs: number;
   /** Makes the kernel that sums. */
@@ -52,6 +54,7 @@ export class Controller implements RelayHost {
   readonly #membership: Membership;
   readonly #barrier = new FoldBarrier([]);
   readonly #out: FrameSlot;
+  readonly tagger: PooledTagger;
   readonly #folder: RoundFolder;
   readonly #ports = new Map<number, RelayPort>();
   readonly #slots = new Map<number, FrameSlot>();
@@ -72,6 +75,8 @@ export class Controller implements RelayHost {
     this.#arena = arena;
     this.#membership = new Membership(settings.worldSize);
     this.#out = new FrameSlot(arena);
+    const workers = settings.workers === "auto" ? autoWorkers() : settings.workers;
+    this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
     this.#folder = new RoundFolder(
       kernel,
       this.#barrier,
@@ -93,6 +98,7 @@ export class Controller implements RelayHost {
     try {
       return await controller.#serve(signal);
     } finally {
+      controller.tagger.close();
       await kernel.close();
     }
   }
@@ -292,12 +298,11 @@ export class Controller implements RelayHost {
         schemaError(this.#hostName(member), difference, this.#hostName(reference)).message,
       );
     }
-    const header = await this.#folder.finish(true);
+    const header = await this.#folder.finish("broadcast", true, this.tagger);
     clearTimeout(this.#roundTimer);
     this.#roundTimer = undefined;
     barrier.seal();
     const { round, contributors } = barrier;
-    sealRecord(this.#out, "broadcast", header.length, this.salt);
     this.#log.debug("round {round}: {kind} of hosts {hosts} closed with mass {mass}", {
       round,
       kind: header.kind,

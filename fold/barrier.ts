@@ -142,18 +142,20 @@ export class FoldBarrier {
   /**
    * The frames that can be folded now and were not handed out before: in ascending order, up to the
    * first member that the round still waits for. None while the schema is contested.
+   *
+   * @param atLeast How many there must be; fewer are left for later.
    */
-  takeReady(): HeldFrame[] {
+  takeReady(atLeast = 1): HeldFrame[] {
     if (this.#phase !== "gathering" || this.#contested) return [];
     const before = this.awaited[0] ?? Infinity;
-    const ready: HeldFrame[] = [];
+    const ready: number[] = [];
     for (const member of this.contributors) {
       if (member >= before) break;
-      if (this.#taken.has(member)) continue;
-      this.#taken.add(member);
-      ready.push(this.#frames.get(member)!);
+      if (!this.#taken.has(member)) ready.push(member);
     }
-    return ready;
+    if (ready.length < atLeast) return [];
+    for (const member of ready) this.#taken.add(member);
+    return ready.map((member) => this.#frames.get(member)!);
   }
 
   /** Declares a contest settled, after the odd frames were discarded: all frames are ready again. */

@@ -53,47 +53,56 @@ export class FrameFold {
     return this.#weight;
   }
 
-  /** Adds frames, one after another. */
+  /** Adds frames, one after another, ahead of the fold's end. */
   async add(frames: readonly HeldFrame[]): Promise<void> {
-    const head = frames[0];
-    if (head === undefined) return;
-    if (this.#first === undefined) this.#start(head.header);
-    for (const { header } of frames) {
-      invariant(header.length === this.#out.length, "frames of one fold have one length");
-      this.#weight += header.weight;
-    }
+    this.#take(frames);
     const breather = new Breather();
-    for (const { at, nbytes, sum } of this.#pieces) {
-      const done = sum.add(frames.map(({ bytes }) => bytes.subarray(at, at + nbytes)));
-      if (done !== undefined) await done;
-      const turn = breather.breathe();
-      if (turn !== undefined) await turn;
+    for (const piece of this.#pieces) {
+      await addTo(piece, frames);
+      await breather.breathe();
     }
   }
 
   /**
-   * Ends the fold and writes the frame's headers; its tag is the caller's.
+   * Adds the last frames and ends the fold, piece by piece, so that each piece passes through the caches
+   * once. The frame's headers are written too; its tag is the caller's.
    *
+   * @param frames The last frames; may be none when some were added before.
    * @param divide True at the root: a Model frame is multiplied by f32(1 / W) when its total mass W is
    *   above 0.
+   * @param advance Told again and again up to where the frame is final, while it is still hot.
    * @returns The headers of the folded frame.
    */
-  async finish(divide: boolean): Promise<FrameHeader> {
+  async finish(
+    frames: readonly HeldFrame[],
+    divide: boolean,
+    advance?: (end: number) => void,
+  ): Promise<FrameHeader> {
+    this.#take(frames);
     const first = this.#first;
     invariant(first !== undefined, "a fold of no frames");
     const factor = divide && first.kind === "model" && this.#weight > 0
       ? 1 / this.#weight
       : undefined;
-    const breather = new Breather();
-    for (const { sum } of this.#pieces) {
-      const done = sum.finish(factor);
-      if (done !== undefined) await done;
-      const turn = breather.breathe();
-      if (turn !== undefined) await turn;
-    }
     const header: FrameHeader = { ...first, weight: this.#weight };
     encodeFrameHeaders(this.#out, header);
+    const breather = new Breather();
+    for (const piece of this.#pieces) {
+      await addTo(piece, frames);
+      await piece.sum.finish(factor);
+      advance?.(piece.at + piece.nbytes);
+      await breather.breathe();
+    }
     return header;
+  }
+
+  #take(frames: readonly HeldFrame[]): void {
+    const head = frames[0];
+    if (head !== undefined && this.#first === undefined) this.#start(head.header);
+    for (const { header } of frames) {
+      invariant(header.length === this.#out.length, "frames of one fold have one length");
+      this.#weight += header.weight;
+    }
   }
 
   #start(first: FrameHeader): void {
@@ -107,4 +116,9 @@ export class FrameFold {
       }
     }
   }
+}
+
+function addTo({ at, nbytes, sum }: Piece, frames: readonly HeldFrame[]): void | Promise<void> {
+  if (frames.length === 0) return;
+  return sum.add(frames.map(({ bytes }) => bytes.subarray(at, at + nbytes)));
 }

@@ -31,8 +31,7 @@ async function sum(
   });
   const out = new Uint8Array(first.header.length);
   const fold = new FrameFold(kernel, out);
-  await fold.add(held);
-  const header: FrameHeader = await fold.finish(divide);
+  const header: FrameHeader = await fold.finish(held, divide);
   sealFrame(out, header, salt);
   return out;
 }

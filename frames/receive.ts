@@ -8,7 +8,8 @@ import type { Link } from "../transport/link.ts";
 import { Breather } from "../transport/breather.ts";
 import { expectWhole, type FrameHeader, frameMacError, FrameParser } from "../wire/round_frame.ts";
 import { STAGING_CHUNK_BYTES, TAG_BYTES } from "../wire/limits.ts";
-import { Tag64, tagsEqual } from "../wire/mac.ts";
+import { tagsEqual } from "../wire/mac.ts";
+import type { Tagger, TagLane } from "../workers/tagger.ts";
 import { TransportError } from "../transport/connection.ts";
 import type { FrameSlot } from "./slot.ts";
 
@@ -17,8 +18,8 @@ const READ_BYTES = 4 * 1024 ** 2;
 
 /** What a receiver must know of its session. */
 export interface ReceiveOptions {
-  /** The session salt. */
-  salt: Uint8Array;
+  /** Computes the frame's tag; left out where the record around the frame vouches for it. */
+  tagger: Tagger | undefined;
   /** The most bytes of a frame's data. */
   ceiling: number;
   /**
@@ -26,15 +27,16 @@ export interface ReceiveOptions {
    * memory grows with the bytes that really arrive.
    */
   trustedLength: number;
-  /** A tag of the record around the frame, which takes the frame's bytes too. */
-  recordTag?: Tag64;
+  /** The tag of the record around the frame, which takes the frame's bytes too. */
+  recordTag?: TagLane;
 }
 
 /**
  * Receives a frame of `length` bytes into `slot`.
  *
  * @param what What is being read, for errors: "the frame of rank 3".
- * @returns Its header; the frame's own tag was verified, the record's was only computed.
+ * @returns Its header; the frame's own tag was verified if a tagger was given, the record's was only
+ *   computed.
  * @throws {WireError} when the bytes are not one authentic frame of that length.
  * @throws {TransportError} when the stream ends or breaks before the last byte.
  */
@@ -45,8 +47,23 @@ export async function receiveFrame(
   what: string,
   options: ReceiveOptions,
 ): Promise<FrameHeader> {
+  const tag = options.tagger?.open(length);
+  try {
+    return await receive(link, slot, length, what, options, tag);
+  } finally {
+    tag?.abandon();
+  }
+}
+
+async function receive(
+  link: Link,
+  slot: FrameSlot,
+  length: number,
+  what: string,
+  options: ReceiveOptions,
+  tag: TagLane | undefined,
+): Promise<FrameHeader> {
   const parser = new FrameParser(options.ceiling);
-  const tag = new Tag64(options.salt);
   const breather = new Breather();
   const signedEnd = Math.max(length - TAG_BYTES, 0);
   let header: FrameHeader | undefined;
@@ -54,6 +71,9 @@ export async function receiveFrame(
   slot.reserve(Math.min(length, Math.max(options.trustedLength, STAGING_CHUNK_BYTES)));
   while (received < length) {
     if (received === slot.frame.length) {
+      // Threads must be done with the old place before the frame moves to a larger one.
+      await tag?.settle();
+      await options.recordTag?.settle();
       slot.reserve(Math.min(length, 2 * received), received);
     }
     const frame = slot.frame;
@@ -71,12 +91,14 @@ export async function receiveFrame(
       header = parser.advance(frame, received);
       if (header !== undefined) expectWhole(header, length);
     }
-    if (before < signedEnd) tag.update(frame.subarray(before, Math.min(received, signedEnd)));
+    if (before < signedEnd) tag?.update(frame.subarray(before, Math.min(received, signedEnd)));
     options.recordTag?.update(frame.subarray(before, received));
     const turn = breather.breathe();
     if (turn !== undefined) await turn;
   }
   expectWhole(header, length);
-  if (!tagsEqual(tag.digest(), slot.frame.subarray(signedEnd))) throw frameMacError();
+  if (tag !== undefined && !tagsEqual(await tag.digest(), slot.frame.subarray(signedEnd))) {
+    throw frameMacError();
+  }
   return header;
 }

@@ -7,8 +7,8 @@ import type { Link } from "../transport/link.ts";
 import { TransportError } from "../transport/connection.ts";
 import { type ControlMessage, decodeControl, encodeControl } from "../wire/control.ts";
 import { WireError } from "../wire/errors.ts";
-import { MAX_CONTROL_BYTES } from "../wire/limits.ts";
-import { Tag64, tagsEqual } from "../wire/mac.ts";
+import { MAX_CONTROL_BYTES, TAG_BYTES } from "../wire/limits.ts";
+import { tagsEqual } from "../wire/mac.ts";
 import {
   decodeRecord,
   decodeRecordHeader,
@@ -22,6 +22,7 @@ import {
 } from "../wire/mux.ts";
 import { isRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
+import type { Tagger, TagLane } from "../workers/tagger.ts";
 import { receiveFrame } from "./receive.ts";
 import { readRefusal } from "./refusals.ts";
 import type { FrameSlot } from "./slot.ts";
@@ -36,6 +37,7 @@ export type IncomingRecord =
 export class RecordReader {
   readonly #link: Link;
   readonly #salt: Uint8Array;
+  readonly #tagger: Tagger;
   readonly #ceiling: number;
   readonly #recordMs: number;
   readonly #start = new Uint8Array(RECORD_HEADER_BYTES);
@@ -46,10 +48,11 @@ export class RecordReader {
    */
   constructor(
     link: Link,
-    options: { salt: Uint8Array; ceiling: number; recordMs: number },
+    options: { salt: Uint8Array; tagger: Tagger; ceiling: number; recordMs: number },
   ) {
     this.#link = link;
     this.#salt = options.salt;
+    this.#tagger = options.tagger;
     this.#ceiling = options.ceiling;
     this.#recordMs = options.recordMs;
   }
@@ -114,18 +117,25 @@ export class RecordReader {
     header: RecordHeader,
     { slot, trustedLength }: { slot: FrameSlot; trustedLength: number },
   ): Promise<IncomingRecord> {
-    const recordTag = new Tag64(this.#salt).update(this.#start.subarray(0, RECORD_SIGNED_BYTES));
-    const frame = await receiveFrame(
-      this.#link,
-      slot,
-      header.length,
-      `a ${header.kind} record`,
-      { salt: this.#salt, ceiling: this.#ceiling, trustedLength, recordTag },
-    );
-    if (!tagsEqual(recordTag.digest(), this.#start.subarray(RECORD_SIGNED_BYTES))) {
-      throw recordMacError(header);
+    const recordTag = this.#tagger.open(header.length);
+    recordTag.update(this.#start.subarray(0, RECORD_SIGNED_BYTES));
+    // A broadcast goes on verbatim to ranks that verify its frame: here its record's tag is enough.
+    const tagger = header.kind === "broadcast" ? undefined : this.#tagger;
+    try {
+      const frame = await receiveFrame(
+        this.#link,
+        slot,
+        header.length,
+        `a ${header.kind} record`,
+        { tagger, ceiling: this.#ceiling, trustedLength, recordTag },
+      );
+      if (!tagsEqual(await recordTag.digest(), this.#start.subarray(RECORD_SIGNED_BYTES))) {
+        throw recordMacError(header);
+      }
+      return { kind: "frame", header: frame };
+    } finally {
+      recordTag.abandon();
     }
-    return { kind: "frame", header: frame };
   }
 
   async #read(into: Uint8Array, what: string): Promise<void> {
@@ -173,30 +183,43 @@ export class RecordWriter {
   }
 }
 
-/**
- * Signs the frame in `slot` and the record around it, which then lies in `slot.record`.
- *
- * @param length Bytes of the frame, all but its tag already written.
- */
-export function sealRecord(
-  slot: FrameSlot,
-  kind: RecordKind,
-  length: number,
-  salt: Uint8Array,
-): void {
-  const record = slot.record;
-  const { frame } = slot;
-  encodeRecordStart(record, { kind, rank: 0, length });
-  const frameTag = new Tag64(salt);
-  const recordTag = new Tag64(salt).update(record.subarray(0, RECORD_SIGNED_BYTES));
-  const end = length - 8;
-  const chunk = 256 * 1024;
-  for (let at = 0; at < end; at += chunk) {
-    const bytes = frame.subarray(at, Math.min(at + chunk, end));
-    frameTag.update(bytes);
-    recordTag.update(bytes);
+/** Signs a frame and the record around it while the frame is being written. */
+export class RecordSealer {
+  readonly #slot: FrameSlot;
+  readonly #frameTag: TagLane;
+  readonly #recordTag: TagLane;
+  readonly #signedEnd: number;
+  #done = 0;
+
+  /**
+   * Writes the record's header and starts both tags.
+   *
+   * @param slot Where the frame comes to lie; its length is the one last reserved.
+   */
+  constructor(slot: FrameSlot, kind: RecordKind, tagger: Tagger) {
+    const { frame, record } = slot;
+    this.#slot = slot;
+    this.#signedEnd = frame.length - TAG_BYTES;
+    encodeRecordStart(record, { kind, rank: 0, length: frame.length });
+    this.#frameTag = tagger.open(frame.length);
+    this.#recordTag = tagger.open(frame.length);
+    this.#recordTag.update(record.subarray(0, RECORD_SIGNED_BYTES));
   }
-  frame.set(frameTag.digest(), end);
-  recordTag.update(frame.subarray(end));
-  record.set(recordTag.digest(), RECORD_SIGNED_BYTES);
+
+  /** Says that the frame is final up to `end`, which grows from call to call. */
+  advance(end: number): void {
+    const bytes = this.#slot.frame.subarray(this.#done, end);
+    this.#frameTag.update(bytes);
+    this.#recordTag.update(bytes);
+    this.#done = end;
+  }
+
+  /** Ends both tags: the whole record then lies in `slot.record`. */
+  async finish(): Promise<void> {
+    this.advance(this.#signedEnd);
+    const { frame, record } = this.#slot;
+    frame.set(await this.#frameTag.digest(), this.#signedEnd);
+    this.#recordTag.update(frame.subarray(this.#signedEnd));
+    record.set(await this.#recordTag.digest(), RECORD_SIGNED_BYTES);
+  }
 }

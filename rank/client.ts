@@ -19,6 +19,7 @@ import { DEFAULT_FRAME_CEILING, SALT_BYTES } from "../wire/limits.ts";
 import { Tag64 } from "../wire/mac.ts";
 import { isRefusal } from "../wire/refusal.ts";
 import { encodeFrameHeaders, type FrameHeader, type RoundKind } from "../wire/round_frame.ts";
+import { LoopTagger, type Tagger } from "../workers/tagger.ts";
 import { layoutFor, normalizeTensors, type Tensor, type TensorLike } from "./tensors.ts";
 
 /** Bytes scaled, hashed and written at a time: small enough to stay in the second-level cache. */
@@ -65,6 +66,7 @@ export class RankClient {
 
   readonly #link: Link;
   readonly #salt: Uint8Array;
+  readonly #tagger: Tagger;
   readonly #roundTimeoutMs: number;
   readonly #arena = new Arena();
   readonly #kernel = SimdKernel.create(this.#arena);
@@ -77,6 +79,7 @@ export class RankClient {
   private constructor(link: Link, options: RankOptions, salt: Uint8Array) {
     this.#link = link;
     this.#salt = salt;
+    this.#tagger = new LoopTagger(salt);
     this.rank = options.rank;
     this.worldSize = options.worldSize;
     this.#roundTimeoutMs = options.roundTimeoutMs ?? 900_000;
@@ -338,7 +341,7 @@ export class RankClient {
     const length = decodeLength(prefix, DEFAULT_FRAME_CEILING);
     const what = `the result of round ${round}`;
     const header = await receiveFrame(this.#link, this.#slot, length, what, {
-      salt: this.#salt,
+      tagger: this.#tagger,
       ceiling: DEFAULT_FRAME_CEILING,
       trustedLength: sent.length,
     });

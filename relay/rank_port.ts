@@ -17,6 +17,7 @@ import {
 import { decodeLength, LENGTH_BYTES } from "../wire/length.ts";
 import { encodeRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
+import type { Tagger } from "../workers/tagger.ts";
 
 /** How long a stranger may take to say who it is, in milliseconds. */
 const HANDSHAKE_MS = 10_000;
@@ -26,6 +27,7 @@ const LAST_WORD_MS = 2_000;
 /** What a port needs of its relay. */
 export interface RankHost {
   readonly salt: Uint8Array;
+  readonly tagger: Tagger;
   readonly ceiling: number;
   /** How long one frame may take from its first byte to its last, in milliseconds. */
   readonly frameMs: number;
@@ -149,7 +151,7 @@ export class RankPort {
       `reading a frame of rank ${rank}`,
       () =>
         receiveFrame(this.#link, host.slot(rank), length, `the frame of rank ${rank}`, {
-          salt: host.salt,
+          tagger: host.tagger,
           ceiling: host.ceiling,
           trustedLength: host.trustedLength,
         }),

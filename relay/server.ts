@@ -9,7 +9,7 @@ import { FoldBarrier } from "../fold/barrier.ts";
 import { RoundFolder } from "../fold/round_folder.ts";
 import { checkFoldable, schemaDifference, schemaError } from "../fold/schema.ts";
 import { FrameSlot } from "../frames/slot.ts";
-import { sealRecord } from "../frames/records.ts";
+import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
 import { type Address, formatAddress, TcpListener } from "../transport/tcp.ts";
@@ -31,6 +31,8 @@ export interface RelaySettings {
   controller: Address;
   salt: Uint8Array;
   frameCeilingBytes: number;
+  /** Threads that hash large frames. */
+  workers: number | "auto";
   connectDeadlineMs: number;
   joinDeadlineMs: number;
   roundDeadlineMs: number;
@@ -59,6 +61,7 @@ export class Relay implements RankHost, UplinkEvents {
   readonly #arena = new Arena();
   readonly #barrier: FoldBarrier;
   readonly #out: FrameSlot;
+  readonly tagger: PooledTagger;
   readonly #folder: RoundFolder;
   readonly #kernel: FoldKernel;
   readonly #slots = new Map<number, FrameSlot>();
@@ -89,6 +92,8 @@ export class Relay implements RankHost, UplinkEvents {
     this.#kernel = kernel;
     this.#barrier = new FoldBarrier(settings.ranks);
     this.#out = new FrameSlot(arena);
+    const workers = settings.workers === "auto" ? autoWorkers() : settings.workers;
+    this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
     this.#folder = new RoundFolder(kernel, this.#barrier, this.#out, () => 1);
   }
 
@@ -105,6 +110,7 @@ export class Relay implements RankHost, UplinkEvents {
     try {
       return await relay.#serve(signal);
     } finally {
+      relay.tagger.close();
       await kernel.close();
     }
   }
@@ -274,6 +280,7 @@ export class Relay implements RankHost, UplinkEvents {
       host: settings.host,
       ranks: settings.ranks,
       salt: settings.salt,
+      tagger: this.tagger,
       ceiling: settings.frameCeilingBytes,
       connectMs: settings.connectDeadlineMs,
       recordMs: settings.roundDeadlineMs,
@@ -342,11 +349,10 @@ export class Relay implements RankHost, UplinkEvents {
       this.#expel(member, schemaError(`rank ${member}`, difference, `rank ${reference}`).message);
     }
     const barrier = this.#barrier;
-    const header = await this.#folder.finish(false);
+    const header = await this.#folder.finish("host_frame", false, this.tagger);
     clearTimeout(this.#roundTimer);
     barrier.seal();
     this.#sent = header;
-    sealRecord(this.#out, "host_frame", header.length, this.salt);
     this.#log.debug("round {round}: {kind} of {ranks} goes up with mass {mass}", {
       round: barrier.round,
       kind: header.kind,

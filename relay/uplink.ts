@@ -12,6 +12,7 @@ import type { ControlMessage } from "../wire/control.ts";
 import { WireError } from "../wire/errors.ts";
 import { encodeChannelMagic } from "../wire/mux.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
+import type { Tagger } from "../workers/tagger.ts";
 
 /** What the channel needs of its relay. */
 export interface UplinkEvents {
@@ -33,6 +34,7 @@ export interface UplinkOptions {
   host: string;
   ranks: readonly number[];
   salt: Uint8Array;
+  tagger: Tagger;
   ceiling: number;
   /** How long to try to reach the controller and be let in, in milliseconds. */
   connectMs: number;
@@ -48,7 +50,7 @@ export class Uplink {
 
   private constructor(link: Link, options: UplinkOptions) {
     this.#link = link;
-    this.#reader = new RecordReader(link, { ...options, recordMs: options.recordMs });
+    this.#reader = new RecordReader(link, options);
     this.#writer = new RecordWriter(link, options.salt);
   }
 

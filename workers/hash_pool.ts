@@ -1,0 +1,207 @@
+/**
+ * Threads that hash. Each lane lives on one thread, which sees its bytes in order; the thread reads them
+ * in the shared memory where they lie.
+ *
+ * @module
+ */
+import type { createHmac as CreateHmac, Hmac } from "node:crypto";
+import { invariant } from "../wire/errors.ts";
+import { TAG_BYTES } from "../wire/limits.ts";
+import type { TagLane } from "./tagger.ts";
+
+/** Bytes gathered before a thread is told: a message costs about as much as hashing 100 KiB. */
+const BATCH_BYTES = 512 * 1024;
+
+/** What a thread is told. */
+type Order =
+  | { type: "start"; memory: WebAssembly.Memory; salt: Uint8Array }
+  | { type: "update"; lane: number; at: number; length: number }
+  | { type: "bytes"; lane: number; bytes: Uint8Array }
+  | { type: "digest"; lane: number }
+  | { type: "settle"; lane: number }
+  | { type: "abandon"; lane: number };
+
+/** What it answers to "digest" and, without a digest, to "settle". */
+interface Answer {
+  lane: number;
+  digest?: Uint8Array;
+}
+
+/** The global scope of a thread, as far as it is used. */
+interface Scope {
+  onmessage: ((event: MessageEvent<Order>) => void) | null;
+  postMessage(answer: Answer): void;
+}
+
+/**
+ * What a thread runs. It is started from its own source text, so that it needs neither a file nor the
+ * permission to read one; hence it uses nothing but its arguments.
+ */
+function serve(createHmac: typeof CreateHmac, scope: Scope): void {
+  const lanes = new Map<number, Hmac>();
+  let memory: WebAssembly.Memory;
+  let salt: Uint8Array;
+  const lane = (number: number): Hmac => {
+    let hmac = lanes.get(number);
+    if (hmac === undefined) lanes.set(number, hmac = createHmac("sha256", salt));
+    return hmac;
+  };
+  scope.onmessage = ({ data: order }) => {
+    switch (order.type) {
+      case "start":
+        ({ memory, salt } = order);
+        break;
+      case "update":
+        lane(order.lane).update(new Uint8Array(memory.buffer, order.at, order.length));
+        break;
+      case "bytes":
+        lane(order.lane).update(order.bytes);
+        break;
+      case "digest":
+        scope.postMessage({
+          lane: order.lane,
+          digest: new Uint8Array(lane(order.lane).digest()),
+        });
+        lanes.delete(order.lane);
+        break;
+      case "settle":
+        scope.postMessage({ lane: order.lane });
+        break;
+      case "abandon":
+        lanes.delete(order.lane);
+        break;
+    }
+  };
+}
+
+class Thread {
+  readonly #worker: Worker;
+  readonly #waiting = new Map<number, (digest: Uint8Array | undefined) => void>();
+  /** Bytes that open lanes have announced. */
+  load = 0;
+
+  constructor(url: string, salt: Uint8Array, memory: WebAssembly.Memory) {
+    this.#worker = new Worker(url, { type: "module", name: "tierfold-hash" });
+    this.#worker.onmessage = ({ data }: MessageEvent<Answer>) => {
+      const resolve = this.#waiting.get(data.lane);
+      invariant(resolve !== undefined, `a thread answers for lane ${data.lane}, which is not open`);
+      this.#waiting.delete(data.lane);
+      resolve(data.digest);
+    };
+    this.tell({ type: "start", memory, salt });
+  }
+
+  tell(order: Order): void {
+    this.#worker.postMessage(order);
+  }
+
+  ask(type: "digest" | "settle", lane: number): Promise<Uint8Array | undefined> {
+    return new Promise((resolve) => {
+      this.#waiting.set(lane, resolve);
+      this.tell({ type, lane });
+    });
+  }
+
+  end(): void {
+    this.#worker.terminate();
+  }
+}
+
+class ThreadLane implements TagLane {
+  readonly #thread: Thread;
+  readonly #lane: number;
+  readonly #memory: WebAssembly.Memory;
+  readonly #length: number;
+  /** A run of the memory that the thread was not told of yet. */
+  #from = 0;
+  #to = 0;
+  #open = true;
+
+  constructor(thread: Thread, lane: number, memory: WebAssembly.Memory, length: number) {
+    this.#thread = thread;
+    this.#lane = lane;
+    this.#memory = memory;
+    this.#length = length;
+    thread.load += length;
+  }
+
+  update(bytes: Uint8Array): void {
+    if (!(bytes.buffer instanceof SharedArrayBuffer)) {
+      this.#flush();
+      this.#thread.tell({ type: "bytes", lane: this.#lane, bytes: Uint8Array.from(bytes) });
+      return;
+    }
+    if (bytes.byteOffset !== this.#to) {
+      this.#flush();
+      this.#from = bytes.byteOffset;
+    }
+    this.#to = bytes.byteOffset + bytes.length;
+    if (this.#to - this.#from >= BATCH_BYTES) this.#flush();
+  }
+
+  async digest(): Promise<Uint8Array> {
+    this.#flush();
+    const digest = await this.#thread.ask("digest", this.#lane);
+    this.#end();
+    invariant(digest !== undefined, "a thread answers without a digest");
+    return digest.subarray(0, TAG_BYTES);
+  }
+
+  async settle(): Promise<void> {
+    this.#flush();
+    await this.#thread.ask("settle", this.#lane);
+  }
+
+  abandon(): void {
+    if (!this.#open) return;
+    this.#thread.tell({ type: "abandon", lane: this.#lane });
+    this.#end();
+  }
+
+  #end(): void {
+    if (this.#open) this.#thread.load -= this.#length;
+    this.#open = false;
+  }
+
+  #flush(): void {
+    const length = this.#to - this.#from;
+    if (length > 0) {
+      invariant(this.#to <= this.#memory.buffer.byteLength, "a lane reads outside the arena");
+      this.#thread.tell({ type: "update", lane: this.#lane, at: this.#from, length });
+    }
+    this.#from = this.#to;
+  }
+}
+
+/** Threads over one shared memory. */
+export class HashPool {
+  readonly #threads: Thread[];
+  readonly #memory: WebAssembly.Memory;
+  #lanes = 0;
+
+  /**
+   * Starts the threads.
+   *
+   * @param salt The session salt.
+   * @param memory The shared memory in which the bytes lie.
+   * @param count How many threads.
+   */
+  constructor(salt: Uint8Array, memory: WebAssembly.Memory, count: number) {
+    this.#memory = memory;
+    const source = `import { createHmac } from "node:crypto";\n(${serve})(createHmac, self);`;
+    const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+    this.#threads = Array.from({ length: count }, () => new Thread(url, salt, memory));
+    URL.revokeObjectURL(url);
+  }
+
+  /** Opens a lane for about `length` bytes on the thread that has least to do. */
+  open(length: number): TagLane {
+    const thread = this.#threads.reduce((least, other) => other.load < least.load ? other : least);
+    return new ThreadLane(thread, this.#lanes++, this.#memory, length);
+  }
+
+  /** Ends the threads; open lanes never settle. */
+  close(): void {
+    for (const thread of this.#threads) thread.end();
+  }
+}
