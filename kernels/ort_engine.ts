@@ -239,34 +239,54 @@ export class Engine {
     }
   }
 
-  /** Ends a sum, scaled where a factor is given; `piece` receives the result's pieces in order. */
+  /**
+   * Ends a sum, scaled where a factor is given. When this settles, ONNX Runtime has done its part and
+   * may be called again; `piece` receives the result's pieces in order, until `delivered` settles.
+   */
   async finish(
     id: number,
     factor: number | undefined,
     piece: (at: number, data: Uint8Array<ArrayBuffer>) => void,
-  ): Promise<void> {
+  ): Promise<{ delivered: Promise<void> }> {
     const sum = this.#sums.get(id)!;
     this.#sums.delete(id);
+    let delivered = Promise.resolve();
     for (const [c, tensor] of sum.chunks.entries()) {
       const result = factor === undefined ? tensor! : await this.#product(tensor!, factor);
       if (result !== tensor) tensor!.dispose();
-      piece(c * this.#chunk, await this.#place.read(result));
-      result.dispose();
+      // One chunk of a sum is read while the next is computed, so that results need no more room.
+      await delivered;
+      delivered = this.#deliver(result, c * this.#chunk, piece);
+      // Awaited in the next turn or by the caller; until then a rejection must not go unheard.
+      delivered.catch(() => {});
     }
+    return { delivered };
   }
 
-  /** Multiplies `data` by `factor`; `piece` receives the result's pieces in order. */
+  /** Multiplies `data` by `factor`; delivers as {@link Engine.finish} does. */
   async scale(
     data: F32Bytes,
     factor: number,
     piece: (at: number, data: Uint8Array<ArrayBuffer>) => void,
-  ): Promise<void> {
+  ): Promise<{ delivered: Promise<void> }> {
+    let delivered = Promise.resolve();
     for (let at = 0; at < data.length; at += this.#chunk) {
       const input = this.#place.upload(0, data.subarray(at, at + this.#chunk));
       const result = await this.#product(input, factor);
-      piece(at, await this.#place.read(result));
-      result.dispose();
+      await delivered;
+      delivered = this.#deliver(result, at, piece);
+      delivered.catch(() => {});
     }
+    return { delivered };
+  }
+
+  async #deliver(
+    result: Tensor,
+    at: number,
+    piece: (at: number, data: Uint8Array<ArrayBuffer>) => void,
+  ): Promise<void> {
+    piece(at, await this.#place.read(result));
+    result.dispose();
   }
 
   /** Forgets the sum called `id`, if there is one. */

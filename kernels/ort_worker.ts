@@ -14,8 +14,9 @@ let engine: Engine | undefined;
 let failed = false;
 let queue: Promise<void> = Promise.resolve();
 
+/** Nothing is said after a failure: the other side has moved on. */
 function reply(message: OrtReply, transfer: Transferable[] = []): void {
-  self.postMessage(message, transfer);
+  if (!failed || message.type === "failed") self.postMessage(message, transfer);
 }
 
 function fail(reason: string): void {
@@ -26,31 +27,50 @@ function fail(reason: string): void {
 
 /** Sends a piece of a result on, without copying it. */
 function piece(id: number): (at: number, data: Uint8Array<ArrayBuffer>) => void {
-  return (at, data) => {
-    if (!failed) reply({ type: "piece", id, at, data }, [data.buffer]);
-  };
+  return (at, data) => reply({ type: "piece", id, at, data }, [data.buffer]);
 }
 
-async function handle(request: OrtRequest): Promise<void> {
+/** Results on their way, which takes waiting but neither ONNX Runtime nor this thread. */
+const leaving = new Set<Promise<void>>();
+/** Each holds a tensor and its copy. */
+const MOST_LEAVING = 8;
+
+/** Lets a result leave while the next request is served, unless too many are on their way. */
+async function release(id: number, delivered: Promise<void>): Promise<void> {
+  const left: Promise<void> = delivered.then(
+    () => reply({ type: "done", id }),
+    (error) => fail(describe(error)),
+  ).finally(() => leaving.delete(left));
+  leaving.add(left);
+  if (leaving.size >= MOST_LEAVING) await Promise.race(leaving);
+}
+
+function describe(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+async function handle(request: Exclude<OrtRequest, { type: "destroy-device" }>): Promise<void> {
   if (request.type === "open") {
     engine = await Engine.open(request.provider, request.chunkBytes, fail);
     reply({ type: "opened", opened: engine.opened });
     return;
   }
-  if (engine === undefined || request.type === "destroy-device") return;
-  if (request.type === "drop") return engine.drop(request.sum);
+  if (engine === undefined) return;
   switch (request.type) {
     case "add":
       await engine.add(request.sum, request.sources);
-      break;
-    case "finish":
-      await engine.finish(request.sum, request.factor, piece(request.id));
-      break;
-    case "scale":
-      await engine.scale(request.data, request.factor, piece(request.id));
-      break;
+      return reply({ type: "done", id: request.id });
+    case "finish": {
+      const result = await engine.finish(request.sum, request.factor, piece(request.id));
+      return await release(request.id, result.delivered);
+    }
+    case "scale": {
+      const result = await engine.scale(request.data, request.factor, piece(request.id));
+      return await release(request.id, result.delivered);
+    }
+    case "drop":
+      return engine.drop(request.sum);
   }
-  if (!failed) reply({ type: "done", id: request.id });
 }
 
 self.onmessage = (event: MessageEvent<OrtRequest>) => {
@@ -65,7 +85,7 @@ self.onmessage = (event: MessageEvent<OrtRequest>) => {
     try {
       await handle(request);
     } catch (error) {
-      fail(error instanceof Error ? error.message : String(error));
+      fail(describe(error));
     }
   });
 };

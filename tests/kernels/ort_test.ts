@@ -56,6 +56,15 @@ function inArena(arena: Arena, values: Uint8Array): F32Bytes {
   return run;
 }
 
+/** Sums in flight at a time: a result's way back from the GPU is mostly waiting. */
+const BATCH = 10;
+
+async function inBatches<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  for (let at = 0; at < items.length; at += BATCH) {
+    await Promise.all(items.slice(at, at + BATCH).map(work));
+  }
+}
+
 for (const provider of ["webgpu", "wasm"] as const) {
   const ignore = provider === "webgpu" && adapter === undefined;
   Deno.test({
@@ -79,7 +88,7 @@ for (const provider of ["webgpu", "wasm"] as const) {
         await t.step("at every length, with any number of sources, aligned or not", async () => {
           const arena = new Arena();
           const random = new Random(11);
-          for (const length of [...lengths(5_000), (1 << 20) + 3]) {
+          await inBatches([...lengths(5_000), (1 << 20) + 3], async (length) => {
             const count = random.below(11);
             const misalignment = random.below(4) === 0 ? random.below(4) : 0;
             const sources = Array.from({ length: count }, () => {
@@ -93,15 +102,9 @@ for (const provider of ["webgpu", "wasm"] as const) {
             const first = random.below(count + 1);
             const expected = new Uint8Array(length * 4);
             await fold(plain, expected, sources, factor, first);
-            const out = await fold(
-              kernel,
-              arena.alloc(length * 4),
-              sources,
-              factor,
-              first,
-            );
+            const out = await fold(kernel, arena.alloc(length * 4), sources, factor, first);
             assertSameBits(out, expected, `${count} sources of ${length} values x ${factor}`);
-          }
+          });
         });
 
         await t.step("scaling in place", async () => {
@@ -130,28 +133,30 @@ for (const provider of ["webgpu", "wasm"] as const) {
           }));
         });
 
-        await t.step("a tensor of 128 MiB and 4 bytes, beyond one binding", async () => {
-          const arena = new Arena();
-          const bytes = (128 << 20) + 4;
-          const sources = [1, 2].map((seed) => nearOne(arena, seed, bytes));
-          const out = await fold(kernel, arena.alloc(bytes), sources, 0.25);
-          const simd = SimdKernel.create(arena);
-          const expected = await fold(simd, sources[0]!, sources, 0.25);
-          const a = new Int32Array(out.buffer, out.byteOffset, bytes / 4);
-          const b = new Int32Array(expected.buffer, expected.byteOffset, bytes / 4);
-          let differing = 0;
-          for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) differing++;
-          assertEquals(differing, 0);
-        });
+        if (provider === "webgpu") {
+          await t.step("a tensor of 128 MiB and 4 bytes, beyond one binding", async () => {
+            const arena = new Arena();
+            const bytes = (128 << 20) + 4;
+            const sources = [1, 2].map((seed) => nearOne(arena, seed, bytes));
+            const out = await fold(kernel, arena.alloc(bytes), sources, 0.25);
+            const simd = SimdKernel.create(arena);
+            const expected = await fold(simd, sources[0]!, sources, 0.25);
+            const a = new Int32Array(out.buffer, out.byteOffset, bytes / 4);
+            const b = new Int32Array(expected.buffer, expected.byteOffset, bytes / 4);
+            let differing = 0;
+            for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) differing++;
+            assertEquals(differing, 0);
+          });
+        }
 
         await t.step("1,000 sums leave no memory behind", async () => {
           const arena = new Arena();
           const sources = [1, 2].map((seed) => nearOne(arena, seed, 256 << 10));
-          const out = arena.alloc(256 << 10);
+          const outs = Array.from({ length: BATCH }, () => arena.alloc(256 << 10));
           let after100 = 0;
-          for (let i = 0; i < 1000; i++) {
-            await fold(kernel, out, sources, 0.5);
-            if (i === 100) after100 = Deno.memoryUsage().rss;
+          for (let done = 0; done < 1000; done += BATCH) {
+            await inBatches(outs, async (out) => void await fold(kernel, out, sources, 0.5));
+            if (done === 100) after100 = Deno.memoryUsage().rss;
           }
           // One buffer left behind each time would be 225 MiB.
           const grown = (Deno.memoryUsage().rss - after100) / (1 << 20);
