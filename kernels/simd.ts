@@ -46,6 +46,22 @@ function arity(wanted: number): 1 | 2 | 3 | 4 | 8 {
   return wanted >= 4 ? 4 : wanted === 3 ? 3 : wanted === 2 ? 2 : 1;
 }
 
+/** out = +0.0 + the `width` inputs at the addresses `s`, a number that {@link arity} returned. */
+function call(code: Exports, out: number, bytes: number, s: readonly number[], width: number) {
+  switch (width) {
+    case 1:
+      return code.fold1(out, bytes, s[0]!);
+    case 2:
+      return code.fold2(out, bytes, s[0]!, s[1]!);
+    case 3:
+      return code.fold3(out, bytes, s[0]!, s[1]!, s[2]!);
+    case 4:
+      return code.fold4(out, bytes, s[0]!, s[1]!, s[2]!, s[3]!);
+    default:
+      return code.fold8(out, bytes, s[0]!, s[1]!, s[2]!, s[3]!, s[4]!, s[5]!, s[6]!, s[7]!);
+  }
+}
+
 /** Recognises views of a memory that this thread received, also after the memory has grown. */
 class MemoryOwner implements RunOwner {
   readonly #buffers = new WeakSet<ArrayBufferLike>();
@@ -71,6 +87,8 @@ export class SimdKernel implements FoldKernel, Conversions {
   readonly #home: RunOwner;
   readonly #module: WebAssembly.Module;
   readonly #code: Exports;
+  /** Where the inputs of the pass in hand lie. */
+  readonly #addresses: number[] = new Array(WIDEST).fill(0);
   #outside: { code: Exports; bytes: Uint8Array<ArrayBufferLike> } | undefined;
 
   private constructor(home: RunOwner, module: WebAssembly.Module) {
@@ -111,11 +129,10 @@ export class SimdKernel implements FoldKernel, Conversions {
         let at = 0;
         while (at < sources.length) {
           // A sum in progress is the first input of the pass that adds to it.
-          const taken = started ? arity(sources.length - at + 1) - 1 : arity(sources.length - at);
-          const inputs = sources.slice(at, at + taken);
-          this.#fold(out, started ? [out, ...inputs] : inputs);
+          const width = arity(sources.length - at + (started ? 1 : 0));
+          this.#fold(out, width, sources, started ? at - 1 : at, started);
+          at += started ? width - 1 : width;
           started = true;
-          at += taken;
         }
       },
       finish: (factor) => {
@@ -191,48 +208,40 @@ export class SimdKernel implements FoldKernel, Conversions {
     return Promise.resolve();
   }
 
-  /** out = +0.0 + inputs[0] + inputs[1] ..., for a number of inputs that {@link arity} returned. */
-  #fold(out: F32Bytes, inputs: readonly F32Bytes[]): void {
-    invariant(
-      out.length % 4 === 0 && inputs.every((input) => input.length === out.length),
-      `a fold of ${inputs.map((input) => input.length)} bytes into ${out.length}`,
-    );
-    if (this.#home.owns(out) && inputs.every((input) => this.#home.owns(input))) {
-      this.#call(this.#code, out.byteOffset, out.length, inputs.map((input) => input.byteOffset));
+  /**
+   * out = +0.0 + `width` inputs, a number that {@link arity} returned: the sources from `first` on, the
+   * first one replaced by `out` itself when `onto` is set.
+   */
+  #fold(
+    out: F32Bytes,
+    width: number,
+    sources: readonly F32Bytes[],
+    first: number,
+    onto: boolean,
+  ): void {
+    // Tiny tensors pay for every step taken here: no closures, no lists, no message ahead of need.
+    const s = this.#addresses;
+    let inside = this.#home.owns(out);
+    for (let i = 0; i < width; i++) {
+      const input = onto && i === 0 ? out : sources[first + i]!;
+      if (input.length !== out.length || out.length % 4 !== 0) {
+        invariant(false, `a fold of ${input.length} bytes into ${out.length}`);
+      }
+      s[i] = input.byteOffset;
+      inside &&= this.#home.owns(input);
+    }
+    if (inside) {
+      call(this.#code, out.byteOffset, out.length, s, width);
     } else {
+      const inputs = sources.slice(onto ? first + 1 : first, first + width);
+      if (onto) inputs.unshift(out);
       const addresses = inputs.map((_, i) => i * BLOCK);
       this.#byBlocks(
         out,
         inputs,
         1,
-        (code, at, length) => this.#call(code, at, length, addresses),
+        (code, at, length) => call(code, at, length, addresses, width),
       );
-    }
-  }
-
-  #call(code: Exports, out: number, bytes: number, s: readonly number[]): void {
-    switch (s.length) {
-      case 1:
-        return code.fold1(out, bytes, s[0]!);
-      case 2:
-        return code.fold2(out, bytes, s[0]!, s[1]!);
-      case 3:
-        return code.fold3(out, bytes, s[0]!, s[1]!, s[2]!);
-      case 4:
-        return code.fold4(out, bytes, s[0]!, s[1]!, s[2]!, s[3]!);
-      default:
-        return code.fold8(
-          out,
-          bytes,
-          s[0]!,
-          s[1]!,
-          s[2]!,
-          s[3]!,
-          s[4]!,
-          s[5]!,
-          s[6]!,
-          s[7]!,
-        );
     }
   }
 
