@@ -12,6 +12,8 @@ import {
   decodeHandshake,
   encodeAck,
   HANDSHAKE_BYTES,
+  PROTOCOL_BF16,
+  PROTOCOL_F32,
   type RankHandshake,
 } from "../wire/handshake.ts";
 import { decodeLength, LENGTH_BYTES } from "../wire/length.ts";
@@ -35,7 +37,7 @@ export interface RankHost {
   readonly trustedLength: number;
 
   /**
-   * Decides on a handshake; resolves once the rank may take part.
+   * Decides on a handshake, and calls {@link RankPort.enter} once the rank takes part.
    *
    * @throws {WireError} when it is refused.
    */
@@ -47,9 +49,10 @@ export interface RankHost {
   /**
    * Takes a verified frame, which lies in the rank's slot.
    *
+   * @param version The protocol version that the rank speaks.
    * @throws {WireError} when it cannot be folded, whatever the others send.
    */
-  deliver(rank: number, header: FrameHeader): void;
+  deliver(rank: number, header: FrameHeader, version: number): void;
   /** The port is closed; `clean` when the rank left between rounds of its own accord. */
   left(port: RankPort, clean: boolean, reason: string): void;
 }
@@ -58,7 +61,9 @@ export interface RankHost {
 export class RankPort {
   readonly #link: Link;
   readonly #host: RankHost;
+  readonly #done = Promise.withResolvers<void>();
   #rank: number | undefined;
+  #version = PROTOCOL_F32;
   #gone = false;
 
   constructor(connection: Connection, host: RankHost) {
@@ -71,9 +76,29 @@ export class RankPort {
     return this.#rank;
   }
 
+  /** Whether the rank takes results that carry bf16. */
+  get narrow(): boolean {
+    return this.#version >= PROTOCOL_BF16;
+  }
+
   /** The address of the other end. */
   get peer(): string {
     return this.#link.peer;
+  }
+
+  /** Settles once nothing of this port reads or writes any more. */
+  get done(): Promise<void> {
+    return this.#done.promise;
+  }
+
+  /** The rank takes part from here on: if it leaves, its host is told as of that rank. */
+  enter(rank: number): void {
+    this.#rank = rank;
+  }
+
+  /** Closes the connection at once, unless a last word is on its way. */
+  abandon(): void {
+    if (this.#link.parting === undefined) this.#link.close();
   }
 
   /** Serves the connection until it ends. Never rejects for what the peer does. */
@@ -87,7 +112,9 @@ export class RankPort {
       else if (error instanceof TransportError) this.#leave(false, error.message);
       else throw error;
     } finally {
+      await this.#link.parting;
       this.#link.close();
+      this.#done.resolve();
     }
   }
 
@@ -126,9 +153,9 @@ export class RankPort {
     if (!there) {
       throw new TransportError("closed", `${this.peer} closed without a handshake`);
     }
-    const handshake = decodeHandshake(bytes);
+    const handshake = decodeHandshake(bytes, [PROTOCOL_F32, PROTOCOL_BF16]);
+    this.#version = handshake.version;
     await this.#host.admit(handshake, this);
-    this.#rank = handshake.rank;
     await this.#link.writeFully(encodeAck(handshake.version), "the answer to a handshake");
   }
 
@@ -156,7 +183,7 @@ export class RankPort {
           trustedLength: host.trustedLength,
         }),
     );
-    if (!this.#gone) host.deliver(rank, header);
+    if (!this.#gone) host.deliver(rank, header, this.#version);
     return true;
   }
 

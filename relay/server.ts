@@ -53,23 +53,31 @@ export interface RelayOutcome {
 
 /** How long after its own round deadline a relay believes in the controller, in milliseconds. */
 const CONTROLLER_GRACE_MS = 30_000;
+/** A timer set for longer than this would fire at once, in milliseconds. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Serves one session. */
 export class Relay implements RankHost, UplinkEvents {
   readonly #settings: RelaySettings;
   readonly #log;
-  readonly #arena = new Arena();
+  readonly #arena: Arena;
   readonly #barrier: FoldBarrier;
   readonly #out: FrameSlot;
   readonly tagger: PooledTagger;
   readonly #folder: RoundFolder;
   readonly #kernel: FoldKernel;
   readonly #slots = new Map<number, FrameSlot>();
+  /** Ports of ranks that were accepted, those that wait for the end of a round included. */
   readonly #ports = new Map<number, RankPort>();
+  /** Every port that still reads or writes, strangers' included. */
+  readonly #connections = new Set<RankPort>();
+  /** By rank: settles when the port that it left by does nothing more to its slot. */
+  readonly #parting = new Map<number, Promise<void>>();
   readonly #serving = new Set<Promise<void>>();
-  readonly #joiners: { rank: number; enter: () => void; giveUp: (error: WireError) => void }[] = [];
+  readonly #joiners: { enter: () => void; giveUp: (error: WireError) => void }[] = [];
   readonly #outcome: RelayOutcome = { rounds: 0, left: [], lost: [] };
   readonly #finished = Promise.withResolvers<void>();
+  readonly #stop = new AbortController();
   #uplink: Uplink | undefined;
   #trusted = 0;
   #sent: FrameHeader | undefined;
@@ -155,20 +163,23 @@ export class Relay implements RankHost, UplinkEvents {
       throw refuse(`it is connected already, from ${this.#ports.get(rank)!.peer}`);
     }
     this.#ports.set(rank, port);
-    const { round } = this.#barrier;
-    if (this.#barrier.state(rank) !== "expected" && !this.#barrier.open) {
-      this.#log.info("rank {rank} is back at {peer} and waits for the end of round {round}", {
-        rank,
-        peer: port.peer,
-        round,
-      });
-      await new Promise<void>((enter, giveUp) => this.#joiners.push({ rank, enter, giveUp }));
+    await this.#parting.get(rank);
+    if (this.#barrier.state(rank) === "expected" || this.#barrier.open) {
+      this.#enter(rank, port);
+      return;
     }
-    const returns = this.#barrier.state(rank) === "gone";
-    this.#barrier.join(rank);
-    if (returns && this.#uplink) this.#track(this.#uplink.hello(host, this.#barrier.live));
-    this.#log.info("rank {rank} joined from {peer}", { rank, peer: port.peer });
-    this.#watchRound();
+    this.#log.info("rank {rank} is back at {peer} and waits for the end of round {round}", {
+      rank,
+      peer: port.peer,
+      round: this.#barrier.round,
+    });
+    await new Promise<void>((resolve, giveUp) => {
+      const enter = () => {
+        this.#enter(rank, port);
+        resolve();
+      };
+      this.#joiners.push({ enter, giveUp });
+    });
   }
 
   maySend(rank: number): boolean {
@@ -194,6 +205,7 @@ export class Relay implements RankHost, UplinkEvents {
       return;
     }
     this.#ports.delete(rank);
+    this.#parting.set(rank, port.done);
     this.#drop(rank, clean, reason);
   }
 
@@ -243,11 +255,12 @@ export class Relay implements RankHost, UplinkEvents {
   }
 
   async #serve(signal: AbortSignal): Promise<RelayOutcome> {
+    signal.throwIfAborted();
     const listener = TcpListener.listen(this.#settings.listen);
     const abort = () => this.#end(signal.reason);
     signal.addEventListener("abort", abort);
     const accepting = listener.accept(
-      (connection) => this.#track(new RankPort(connection, this).run()),
+      (connection) => this.#greet(new RankPort(connection, this)),
       (error) =>
         this.#log.error("accepting a rank: {error}; trying again", { error: error.message }),
     );
@@ -258,7 +271,7 @@ export class Relay implements RankHost, UplinkEvents {
         address: formatAddress(address),
       });
       this.#settings.onListening(address);
-      this.#track(this.#runUplink(signal));
+      this.#track(this.#runUplink());
       this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
       await this.#finished.promise;
       return this.#outcome;
@@ -269,11 +282,17 @@ export class Relay implements RankHost, UplinkEvents {
       listener.close();
       await accepting;
       this.#uplink?.close();
+      for (const port of this.#connections) port.abandon();
       await Promise.allSettled(this.#serving);
     }
   }
 
-  async #runUplink(signal: AbortSignal): Promise<void> {
+  #greet(port: RankPort): void {
+    this.#connections.add(port);
+    this.#track(port.run().finally(() => this.#connections.delete(port)));
+  }
+
+  async #runUplink(): Promise<void> {
     const settings = this.#settings;
     const uplink = await Uplink.open({
       controller: settings.controller,
@@ -284,7 +303,7 @@ export class Relay implements RankHost, UplinkEvents {
       ceiling: settings.frameCeilingBytes,
       connectMs: settings.connectDeadlineMs,
       recordMs: settings.roundDeadlineMs,
-    }, signal);
+    }, this.#stop.signal);
     this.#uplink = uplink;
     if (this.#over) return uplink.close();
     this.#log.info("connected to the controller at {peer}", { peer: uplink.peer });
@@ -292,8 +311,31 @@ export class Relay implements RankHost, UplinkEvents {
     try {
       await uplink.run(this);
     } catch (error) {
-      if (!this.#over) throw error;
+      // When nobody is left here, the controller may be quicker to close than we are.
+      if (!this.#over && !this.#barrier.deserted) throw error;
     }
+  }
+
+  /** A rank takes part from here on; at once, so that no frame comes between. */
+  #enter(rank: number, port: RankPort): void {
+    const { peer } = port;
+    if (this.#over) {
+      throw new WireError(
+        "membership",
+        "connection",
+        `letting in rank ${rank}: the session is over`,
+      );
+    }
+    const returns = this.#barrier.state(rank) === "gone";
+    this.#barrier.join(rank);
+    port.enter(rank);
+    if (returns) {
+      // Until the controller has heard of this host, there is no exit to take back.
+      if (this.#uplink === undefined) this.#exits = this.#exits.filter((exit) => exit !== rank);
+      else this.#track(this.#uplink.hello(this.#settings.host, this.#barrier.live));
+    }
+    this.#log.info("rank {rank} joined from {peer}", { rank, peer });
+    this.#watchRound();
   }
 
   /** Keeps a task's failure from being lost: it ends the session. */
@@ -308,6 +350,7 @@ export class Relay implements RankHost, UplinkEvents {
   #end(error?: unknown): void {
     if (this.#over) return;
     this.#over = true;
+    this.#stop.abort();
     // A broken promise of our own must not pass for a lost peer.
     if (error instanceof InvariantError) throw error;
     const reason = error === undefined
@@ -328,17 +371,22 @@ export class Relay implements RankHost, UplinkEvents {
     this.#again = true;
     if (this.#pumping) return;
     this.#pumping = true;
-    this.#track(this.#drive().finally(() => this.#pumping = false));
+    this.#track(this.#drive());
   }
 
   async #drive(): Promise<void> {
-    while (this.#again && !this.#over) {
-      this.#again = false;
-      await this.#resultsOut;
-      if (this.#barrier.phase === "sealed") continue;
-      await this.#folder.absorb();
-      if (this.#barrier.complete) await this.#ship();
-      else if (this.#barrier.deserted) await this.#finish();
+    try {
+      while (this.#again && !this.#over) {
+        this.#again = false;
+        await this.#resultsOut;
+        if (this.#barrier.phase === "sealed") continue;
+        await this.#folder.absorb();
+        if (this.#barrier.complete) await this.#ship();
+        else if (this.#barrier.deserted) await this.#finish();
+      }
+    } finally {
+      // Together with the last look at #again, or a call in between would be lost.
+      this.#pumping = false;
     }
   }
 
@@ -361,7 +409,10 @@ export class Relay implements RankHost, UplinkEvents {
     });
     const sending = uplink.sendFrame(this.#out.record);
     for (const rank of this.#exits.splice(0)) this.#track(uplink.rankExit(rank));
-    const limit = 2 * this.#settings.roundDeadlineMs + CONTROLLER_GRACE_MS;
+    const limit = Math.min(
+      2 * this.#settings.roundDeadlineMs + CONTROLLER_GRACE_MS,
+      LONGEST_TIMER_MS,
+    );
     this.#roundTimer = setTimeout(() => {
       this.#end(
         new WireError(

@@ -13,6 +13,8 @@ export class Link {
   readonly #connection: Connection;
   /** Why this end was closed, once it is. */
   #ended: TransportError | undefined;
+  /** Settles when the last word was said, once that has begun. */
+  #parting: Promise<void> | undefined;
   /** Bytes read and written so far. */
   bytesIn = 0;
   /** Bytes written so far. */
@@ -32,14 +34,26 @@ export class Link {
     return this.#ended !== undefined;
   }
 
+  /** Settles when this end is closed after its last word; undefined while none is being said. */
+  get parting(): Promise<void> | undefined {
+    return this.#parting;
+  }
+
   /**
    * Reads what is there, at least one byte.
    *
    * @param what What is being read, for errors.
    * @returns The number of bytes, or null at the end of the stream.
-   * @throws {TransportError} when the connection breaks, or this end is closed.
+   * @throws {TransportError} when the connection breaks, or this end is closed or being closed.
    */
   async readSome(into: Uint8Array, what: string): Promise<number | null> {
+    this.#expectStaying();
+    const count = await this.#read(into, what);
+    this.#expectStaying();
+    return count;
+  }
+
+  async #read(into: Uint8Array, what: string): Promise<number | null> {
     if (this.#ended) throw this.#ended;
     let count: number | null;
     try {
@@ -80,23 +94,27 @@ export class Link {
    * Writes all of `bytes`.
    *
    * @param what What is being written, for errors.
-   * @throws {TransportError} when the connection breaks, or this end is closed.
+   * @throws {TransportError} when the connection breaks, or this end is closed or being closed.
    */
   async writeFully(bytes: Uint8Array, what: string): Promise<void> {
     let done = 0;
     while (done < bytes.length) {
-      if (this.#ended) throw this.#ended;
-      let count: number;
-      try {
-        count = await this.#connection.write(done === 0 ? bytes : bytes.subarray(done));
-      } catch (cause) {
-        throw this.#broken(
-          `writing ${what} to ${this.peer}, ${done} of ${bytes.length} bytes written`,
-          cause,
-        );
-      }
-      done += count;
+      this.#expectStaying();
+      done += await this.#write(bytes, done, what);
+    }
+  }
+
+  async #write(bytes: Uint8Array, done: number, what: string): Promise<number> {
+    if (this.#ended) throw this.#ended;
+    try {
+      const count = await this.#connection.write(done === 0 ? bytes : bytes.subarray(done));
       this.bytesOut += count;
+      return count;
+    } catch (cause) {
+      throw this.#broken(
+        `writing ${what} to ${this.peer}, ${done} of ${bytes.length} bytes written`,
+        cause,
+      );
     }
   }
 
@@ -120,20 +138,27 @@ export class Link {
   }
 
   /**
-   * Says a last word and closes. The other end may be in the middle of writing: what it still sends is
-   * read and thrown away for a while, since closing with unread bytes would destroy the last word on
-   * its way. Never throws.
+   * Says a last word and closes; all other reads and writes fail from here on. The other end may be in
+   * the middle of writing: what it still sends is read and thrown away for a while, since closing with
+   * unread bytes would destroy the last word on its way. Never throws; only the first call counts.
    *
    * @param bytes The last word.
    * @param ms How long to wait for the other end to close.
    */
-  async closeAfter(bytes: Uint8Array, ms: number): Promise<void> {
+  closeAfter(bytes: Uint8Array, ms: number): Promise<void> {
+    return this.#parting ??= this.#part(bytes, ms);
+  }
+
+  async #part(bytes: Uint8Array, ms: number): Promise<void> {
     try {
       await this.within(ms, "closing", async () => {
-        await this.writeFully(bytes, "the reason for closing");
+        let done = 0;
+        while (done < bytes.length) {
+          done += await this.#write(bytes, done, "the reason for closing");
+        }
         await this.#connection.closeWrite();
         const sink = new Uint8Array(65_536);
-        while (await this.readSome(sink, "what is left") !== null);
+        while (await this.#read(sink, "what is left") !== null);
       });
     } catch (error) {
       if (!(error instanceof Error)) throw error;
@@ -148,6 +173,13 @@ export class Link {
     this.#ended = reason ??
       new TransportError("ended", `the connection with ${this.peer} was closed here`);
     this.#connection.close();
+  }
+
+  #expectStaying(): void {
+    if (this.#parting !== undefined) {
+      throw this.#ended ??
+        new TransportError("ended", `the connection with ${this.peer} is being closed here`);
+    }
   }
 
   #broken(doing: string, cause: unknown): TransportError {
