@@ -4,7 +4,6 @@
  * @module
  */
 import { WireError } from "../wire/errors.ts";
-import { invariant } from "../wire/errors.ts";
 
 /**
  * Where a rank stands.
@@ -79,8 +78,18 @@ export class Membership {
       );
     }
     this.#expectFree(name, ranks, undefined);
+    const other = this.#hosts.get(key);
+    if (other !== undefined) {
+      throw new WireError(
+        "membership",
+        "connection",
+        `Hello of host ${JSON.stringify(name)}: its lowest rank ${key} has left host ` +
+          `${
+            JSON.stringify(other.name)
+          }, which is still connected and counts as the host of that rank`,
+      );
+    }
     const host: Host = { key, name, ranks: new Set(ranks) };
-    invariant(!this.#hosts.has(key), `host ${key} is there twice`);
     this.#hosts.set(key, host);
     for (const rank of ranks) this.#states[rank] = "carried";
     return host;

@@ -32,7 +32,9 @@ export interface RelayHost {
    *
    * @throws {WireError} when it is refused.
    */
-  hello(port: RelayPort, host: string, ranks: readonly number[]): Host;
+  hello(port: RelayPort, host: string, ranks: readonly number[]): Promise<Host>;
+  /** Settles when a host that came in the middle of a round may be listened to; undefined if it may. */
+  entrance(port: RelayPort): Promise<void> | undefined;
   /**
    * The relay says anew which ranks it carries.
    *
@@ -67,6 +69,7 @@ export class RelayPort {
   readonly #controller: RelayHost;
   readonly #reader: RecordReader;
   readonly #writer: RecordWriter;
+  readonly #done = Promise.withResolvers<void>();
   #host: Host | undefined;
   #gone = false;
 
@@ -98,7 +101,9 @@ export class RelayPort {
       else if (error instanceof TransportError) this.#leave(error.message);
       else throw error;
     } finally {
+      await this.#link.parting;
       this.#link.close();
+      this.#done.resolve();
     }
   }
 
@@ -128,9 +133,14 @@ export class RelayPort {
     await this.#link.closeAfter(encodeRefusal(reason, this.#controller.salt), LAST_WORD_MS);
   }
 
-  /** Closes the channel at once. */
-  close(): void {
-    this.#link.close();
+  /** Closes the channel at once, unless a last word is on its way. */
+  abandon(): void {
+    if (this.#link.parting === undefined) this.#link.close();
+  }
+
+  /** Settles once nothing of this port reads or writes any more. */
+  get done(): Promise<void> {
+    return this.#done.promise;
   }
 
   async #send(what: string, write: () => Promise<void>): Promise<void> {
@@ -162,13 +172,15 @@ export class RelayPort {
       );
     }
     const { host, ranks } = record.message;
-    this.#host = this.#controller.hello(this, host, ranks);
+    this.#host = await this.#controller.hello(this, host, ranks);
     await this.#writer.control({ type: "hello_ack" });
   }
 
   /** Reads one record; false when the relay closed instead of sending one. */
   async #readRecord(): Promise<boolean> {
     const controller = this.#controller;
+    // What it sends belongs to the next round: it stays in the socket until that one gathers.
+    await controller.entrance(this);
     const record = await this.#reader.next("host_frame", () => controller.expectFrame(this));
     if (record === null) return false;
     if (this.#gone) return true;

@@ -57,6 +57,12 @@ export class Controller implements RelayHost {
   readonly tagger: PooledTagger;
   readonly #folder: RoundFolder;
   readonly #ports = new Map<number, RelayPort>();
+  /** Every port that still reads or writes, strangers' included. */
+  readonly #connections = new Set<RelayPort>();
+  /** By host: settles when the port that it left by does nothing more to its slot. */
+  readonly #parting = new Map<number, Promise<void>>();
+  /** Ports whose frame this round has, which therefore wait for its result. */
+  readonly #owed = new Set<RelayPort>();
   readonly #slots = new Map<number, FrameSlot>();
   readonly #serving = new Set<Promise<void>>();
   readonly #outcome: ControllerOutcome = { rounds: 0, left: [], lost: [] };
@@ -64,6 +70,8 @@ export class Controller implements RelayHost {
   #trusted = 0;
   /** Settles when the slot of the result may be written again. */
   #resultsOut: Promise<unknown> = Promise.resolve();
+  /** Settles at the end of the round, when hosts that came in its middle are let in. */
+  #boundary = Promise.withResolvers<void>();
   #pumping = false;
   #again = false;
   #over = false;
@@ -117,13 +125,16 @@ export class Controller implements RelayHost {
     return this.#settings.roundDeadlineMs;
   }
 
-  hello(port: RelayPort, name: string, ranks: readonly number[]): Host {
+  async hello(port: RelayPort, name: string, ranks: readonly number[]): Promise<Host> {
+    await this.#parting.get(ranks[0] ?? -1);
     const first = ranks.some((rank) => this.#membership.state(rank) === "unclaimed");
     const host = this.#membership.claim(name, ranks);
     this.#ports.set(host.key, port);
-    // The round has waited for ranks that nobody had claimed; those who come back wait for its end.
-    if (first) this.#barrier.expect(host.key);
-    if (first || this.#barrier.open) this.#barrier.join(host.key);
+    // The round has waited for ranks that nobody had claimed; those who come back wait for its end, and
+    // so does whoever takes the place of a lost relay whose frame this round has.
+    const awaited = first && !this.#barrier.holds(host.key);
+    if (awaited) this.#barrier.expect(host.key);
+    if (awaited || this.#barrier.open) this.#barrier.join(host.key);
     this.#log.info("host {host} at {peer} carries ranks {ranks}", {
       host: name,
       peer: port.peer,
@@ -148,6 +159,12 @@ export class Controller implements RelayHost {
     });
   }
 
+  entrance(port: RelayPort): Promise<void> | undefined {
+    const { key, ranks } = port.host!;
+    if (this.#barrier.state(key) !== "gone" || ranks.size === 0) return undefined;
+    return this.#boundary.promise;
+  }
+
   expectFrame(port: RelayPort): { slot: FrameSlot; trustedLength: number } {
     const { key, name } = port.host!;
     if (!this.#barrier.maySend(key)) {
@@ -170,6 +187,7 @@ export class Controller implements RelayHost {
     checkFoldable(header, `host ${JSON.stringify(name)}`);
     this.#trusted = Math.max(this.#trusted, header.length);
     this.#barrier.deliver(key, { bytes: this.#slots.get(key)!.frame, header });
+    this.#owed.add(port);
     this.#watchRound();
     this.#pump();
   }
@@ -195,6 +213,8 @@ export class Controller implements RelayHost {
       return;
     }
     this.#ports.delete(host.key);
+    this.#parting.set(host.key, port.done);
+    this.#owed.delete(port);
     const inRound = this.#barrier.leave(host.key);
     const lost = this.#membership.release(host);
     this.#outcome.lost.push(...lost);
@@ -218,11 +238,12 @@ export class Controller implements RelayHost {
   }
 
   async #serve(signal: AbortSignal): Promise<ControllerOutcome> {
+    signal.throwIfAborted();
     const listener = TcpListener.listen(this.#settings.listen);
     const abort = () => this.#end(signal.reason);
     signal.addEventListener("abort", abort);
     const accepting = listener.accept(
-      (connection) => this.#track(new RelayPort(connection, this).run()),
+      (connection) => this.#greet(new RelayPort(connection, this)),
       (error) =>
         this.#log.error("accepting a relay: {error}; trying again", { error: error.message }),
     );
@@ -242,8 +263,14 @@ export class Controller implements RelayHost {
       clearTimeout(this.#roundTimer);
       listener.close();
       await accepting;
+      for (const port of this.#connections) port.abandon();
       await Promise.allSettled(this.#serving);
     }
+  }
+
+  #greet(port: RelayPort): void {
+    this.#connections.add(port);
+    this.#track(port.run().finally(() => this.#connections.delete(port)));
   }
 
   /** Keeps a task's failure from being lost: it ends the session. */
@@ -260,8 +287,9 @@ export class Controller implements RelayHost {
     this.#over = true;
     // A broken promise of our own must not pass for a lost peer.
     if (error instanceof InvariantError) throw error;
+    this.#boundary.resolve();
     for (const port of [...this.#ports.values()]) {
-      if (error === undefined) port.close();
+      if (error === undefined) port.abandon();
       else {
         const text = error instanceof Error ? error.message : String(error);
         this.#track(port.refuse(`the controller ended: ${text}`));
@@ -276,17 +304,23 @@ export class Controller implements RelayHost {
     this.#again = true;
     if (this.#pumping) return;
     this.#pumping = true;
-    this.#track(this.#drive().finally(() => this.#pumping = false));
+    this.#track(this.#drive());
   }
 
   async #drive(): Promise<void> {
-    while (this.#again && !this.#over) {
-      this.#again = false;
-      await this.#resultsOut;
-      await this.#folder.absorb();
-      const waiting = this.#membership.unclaimed.length > 0;
-      if (this.#barrier.complete && !waiting) await this.#closeRound();
-      else if (this.#barrier.deserted && !waiting) this.#end();
+    try {
+      while (this.#again && !this.#over) {
+        this.#again = false;
+        await this.#resultsOut;
+        // A host that is still to come may go before those whose frames are here.
+        if (this.#membership.unclaimed.length > 0) continue;
+        await this.#folder.absorb();
+        if (this.#barrier.complete) await this.#closeRound();
+        else if (this.#barrier.deserted) this.#end();
+      }
+    } finally {
+      // Together with the last look at #again, or a call in between would be lost.
+      this.#pumping = false;
     }
   }
 
@@ -312,14 +346,14 @@ export class Controller implements RelayHost {
     barrier.close();
     this.#outcome.rounds++;
     const { record } = this.#out;
-    this.#resultsOut = Promise.all(
-      barrier.live.map((key) => this.#ports.get(key)!.sendResult(record, round)),
-    );
-    for (const { key } of this.#membership.hosts) {
-      if (barrier.state(key) === "gone" && this.#membership.host(key)!.ranks.size > 0) {
-        barrier.join(key);
-      }
+    // A host whose ranks have all left since still waits for the round that it took part in.
+    this.#resultsOut = Promise.all([...this.#owed].map((port) => port.sendResult(record, round)));
+    this.#owed.clear();
+    for (const { key, ranks } of this.#membership.hosts) {
+      if (barrier.state(key) === "gone" && ranks.size > 0) barrier.join(key);
     }
+    this.#boundary.resolve();
+    this.#boundary = Promise.withResolvers();
     this.#again = true;
   }
 

@@ -70,6 +70,11 @@ export class FoldBarrier {
     return [...this.#frames.keys()].sort((a, b) => a - b);
   }
 
+  /** Whether this round has a frame of `member`. */
+  holds(member: number): boolean {
+    return this.#frames.has(member);
+  }
+
   /** Whether a member that left, or a new one, may join now. */
   get open(): boolean {
     return this.#phase === "gathering" && this.#frames.size === 0;
