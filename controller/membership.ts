@@ -21,6 +21,8 @@ export interface Host {
   readonly name: string;
   /** Ranks it carries now. */
   readonly ranks: Set<number>;
+  /** Whether all of them take results that carry bf16. */
+  narrow: boolean;
 }
 
 /** The session's ranks and hosts. Purely synchronous. */
@@ -89,7 +91,7 @@ export class Membership {
           }, which is still connected and counts as the host of that rank`,
       );
     }
-    const host: Host = { key, name, ranks: new Set(ranks) };
+    const host: Host = { key, name, ranks: new Set(ranks), narrow: false };
     this.#hosts.set(key, host);
     for (const rank of ranks) this.#states[rank] = "carried";
     return host;

@@ -38,9 +38,10 @@ export interface RelayHost {
   /**
    * The relay says anew which ranks it carries.
    *
+   * @param narrow Whether all of them take results that carry bf16.
    * @throws {WireError} when that cannot be.
    */
-  renew(port: RelayPort, ranks: readonly number[]): void;
+  renew(port: RelayPort, ranks: readonly number[], narrow: boolean): void;
   /**
    * A frame starts to arrive: gives the slot for it and the length to trust.
    *
@@ -188,8 +189,9 @@ export class RelayPort {
     else if (record.kind === "control") {
       const { message } = record;
       if (message.type === "rank_exit") controller.rankExit(this, message.rank);
-      else if (message.type === "hello") controller.renew(this, message.ranks);
-      else {
+      else if (message.type === "hello") {
+        controller.renew(this, message.ranks, message.narrow === true);
+      } else {
         throw new WireError(
           "message",
           "connection",

@@ -86,6 +86,7 @@ export class Controller implements RelayHost {
     const workers = settings.workers === "auto" ? autoWorkers() : settings.workers;
     this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
     this.#folder = new RoundFolder(
+      arena,
       kernel,
       this.#barrier,
       this.#out,
@@ -147,12 +148,14 @@ export class Controller implements RelayHost {
     return host;
   }
 
-  renew(port: RelayPort, ranks: readonly number[]): void {
+  renew(port: RelayPort, ranks: readonly number[], narrow: boolean): void {
     const host = port.host!;
+    host.narrow = narrow;
     const back = this.#membership.renew(host, ranks);
     if (this.#barrier.state(host.key) === "gone" && this.#barrier.open) {
       this.#barrier.join(host.key);
     }
+    if (back.length === 0) return;
     this.#log.info("ranks {ranks} of host {host} are back", {
       ranks: back.join(","),
       host: host.name,
@@ -314,7 +317,8 @@ export class Controller implements RelayHost {
         await this.#resultsOut;
         // A host that is still to come may go before those whose frames are here.
         if (this.#membership.unclaimed.length > 0) continue;
-        await this.#folder.absorb();
+        // A result that will be narrowed is folded in one go.
+        if (!this.#narrowResult()) await this.#folder.absorb();
         if (this.#barrier.complete) await this.#closeRound();
         else if (this.#barrier.deserted) this.#end();
       }
@@ -332,7 +336,11 @@ export class Controller implements RelayHost {
         schemaError(this.#hostName(member), difference, this.#hostName(reference)).message,
       );
     }
-    const header = await this.#folder.finish("broadcast", true, this.tagger);
+    const header = await this.#folder.finish(
+      "broadcast",
+      { divide: true, narrow: this.#narrowResult() },
+      this.tagger,
+    );
     clearTimeout(this.#roundTimer);
     this.#roundTimer = undefined;
     barrier.seal();
@@ -355,6 +363,13 @@ export class Controller implements RelayHost {
     this.#boundary.resolve();
     this.#boundary = Promise.withResolvers();
     this.#again = true;
+  }
+
+  /** Whether the round's result may carry bf16: a Model round, and every rank takes it. */
+  #narrowResult(): boolean {
+    const [first] = this.#barrier.contributors;
+    return first !== undefined && this.#barrier.frame(first).header.kind === "model" &&
+      this.#barrier.live.every((key) => this.#membership.host(key)?.narrow);
   }
 
   #hostName(key: number): string {

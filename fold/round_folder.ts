@@ -3,12 +3,14 @@
  *
  * @module
  */
+import type { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
 import { RecordSealer } from "../frames/records.ts";
 import type { FrameSlot } from "../frames/slot.ts";
 import type { Tagger } from "../workers/tagger.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import type { FoldBarrier } from "./barrier.ts";
+import { CompactFold, type FoldEnd, isCompact } from "./compact_fold.ts";
 import { FrameFold, type HeldFrame } from "./frame_fold.ts";
 import { splitBySchema } from "./schema.ts";
 
@@ -34,18 +36,23 @@ export class RoundFolder {
   readonly #out: FrameSlot;
   readonly #votes: (member: number) => number;
   readonly #batch: number;
+  readonly #arena: Arena;
   #fold: FrameFold | undefined;
+  #compact: CompactFold | undefined;
 
   /**
+   * @param arena The memory in which the frames lie.
    * @param out Where the folded frame goes.
    * @param votes How many ranks stand behind a member, which decides between schemas.
    */
   constructor(
+    arena: Arena,
     kernel: FoldKernel,
     barrier: FoldBarrier,
     out: FrameSlot,
     votes: (member: number) => number,
   ) {
+    this.#arena = arena;
     this.#kernel = kernel;
     this.#barrier = barrier;
     this.#out = out;
@@ -55,10 +62,11 @@ export class RoundFolder {
 
   /**
    * Folds ahead of the round's end what is ready and worth a pass; returns when nothing more is. Frames
-   * that complete the round are left for {@link RoundFolder.finish}.
+   * that complete the round are left for {@link RoundFolder.finish}, and so are all frames of a round
+   * that is folded compactly.
    */
   async absorb(): Promise<void> {
-    while (!this.#barrier.complete) {
+    while (!this.#barrier.complete && !this.#isCompact()) {
       const frames = this.#barrier.takeReady(this.#batch);
       if (frames.length === 0) return;
       await this.#start(frames).add(frames);
@@ -94,21 +102,46 @@ export class RoundFolder {
    * Ends the fold of a complete round, which must not be contested, and signs it.
    *
    * @param kind The record in which the frame leaves.
-   * @param divide True at the root.
    * @returns The headers of the folded frame; the whole record lies in the slot.
    */
   async finish(
     kind: "host_frame" | "broadcast",
-    divide: boolean,
+    end: FoldEnd,
     tagger: Tagger,
   ): Promise<FrameHeader> {
+    if (end.narrow || this.#isCompact()) return await this.#finishCompact(kind, end, tagger);
     const frames = this.#barrier.takeReady();
     const fold = this.#start(frames);
     this.#fold = undefined;
     const sealer = new RecordSealer(this.#out, kind, tagger);
-    const header = await fold.finish(frames, divide, (end) => sealer.advance(end));
+    const header = await fold.finish(frames, end.divide, (to) => sealer.advance(to));
     await sealer.finish();
     return header;
+  }
+
+  async #finishCompact(
+    kind: "host_frame" | "broadcast",
+    end: FoldEnd,
+    tagger: Tagger,
+  ): Promise<FrameHeader> {
+    this.#fold = undefined;
+    this.#compact ??= new CompactFold(this.#arena);
+    const frames = this.#barrier.contributors.map((member) => this.#barrier.frame(member));
+    let sealer: RecordSealer | undefined;
+    const place = (length: number) => {
+      this.#out.reserve(length);
+      sealer = new RecordSealer(this.#out, kind, tagger);
+      return this.#out.frame;
+    };
+    const header = await this.#compact.fold(frames, end, place, (to) => sealer!.advance(to));
+    await sealer!.finish();
+    return header;
+  }
+
+  #isCompact(): boolean {
+    return this.#barrier.contributors.some((member) =>
+      isCompact(this.#barrier.frame(member).header)
+    );
   }
 
   #start(frames: HeldFrame[]): FrameFold {

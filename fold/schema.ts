@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { DTYPE_F32, elementCount, type FrameHeader } from "../wire/round_frame.ts";
+import { PROTOCOL_BF16, PROTOCOL_F32 } from "../wire/handshake.ts";
+import { DTYPE_BF16, DTYPE_F32, elementCount, type FrameHeader } from "../wire/round_frame.ts";
 import { WireError } from "../wire/errors.ts";
 
 function shapeText(shape: readonly number[]): string {
@@ -11,23 +12,30 @@ function shapeText(shape: readonly number[]): string {
 }
 
 /**
- * Checks what a frame says of itself: every tensor f32, and as many bytes as its shape needs.
+ * Checks what a frame says of itself: every tensor f32, and as many bytes as its shape needs. In
+ * protocol 3 a tensor may also be bf16, or leave its zeros out.
  *
  * @param who Whose frame it is, for the error: "rank 3".
+ * @param version The protocol version that its sender speaks.
  * @throws {WireError} naming the tensor.
  */
-export function checkFoldable(header: FrameHeader, who: string): void {
+export function checkFoldable(
+  header: FrameHeader,
+  who: string,
+  version: number = PROTOCOL_F32,
+): void {
+  const compact = version >= PROTOCOL_BF16;
   header.tensors.forEach((tensor, i) => {
-    if (tensor.dtype !== DTYPE_F32) {
+    if (tensor.dtype !== DTYPE_F32 && !(compact && tensor.dtype === DTYPE_BF16)) {
       throw new WireError(
         "dtype",
         "connection",
         `folding the frame of ${who}: tensor ${i} has dtype ${tensor.dtype}, which is not ` +
-          `supported; expected ${DTYPE_F32} (f32)`,
+          `supported; expected ${DTYPE_F32} (f32)${compact ? ` or ${DTYPE_BF16} (bf16)` : ""}`,
       );
     }
-    const needed = 4 * elementCount(tensor.shape);
-    if (tensor.nbytes !== needed) {
+    const needed = (tensor.dtype === DTYPE_F32 ? 4 : 2) * elementCount(tensor.shape);
+    if (tensor.nbytes !== needed && !(compact && tensor.nbytes === 0)) {
       throw new WireError(
         "shape",
         "connection",
@@ -39,13 +47,16 @@ export function checkFoldable(header: FrameHeader, who: string): void {
 }
 
 /**
- * How `header` differs from `reference` in a way that forbids folding them together.
+ * How `header` differs from `reference` in a way that forbids folding them together. Zeros that one of
+ * them leaves out are no difference.
  *
+ * @param options.anyDtype Whether dtypes may differ, as those of a frame and of its round's result.
  * @returns A phrase naming the tensor and both sides, or undefined when they agree.
  */
 export function schemaDifference(
   header: FrameHeader,
   reference: FrameHeader,
+  options: { anyDtype?: boolean } = {},
 ): string | undefined {
   if (header.kind !== reference.kind) {
     return `it is a ${header.kind} frame, expected ${reference.kind}`;
@@ -56,16 +67,13 @@ export function schemaDifference(
   for (let i = 0; i < header.tensors.length; i++) {
     const tensor = header.tensors[i]!;
     const wanted = reference.tensors[i]!;
-    if (tensor.dtype !== wanted.dtype) {
+    if (tensor.dtype !== wanted.dtype && !options.anyDtype) {
       return `tensor ${i} has dtype ${tensor.dtype}, expected ${wanted.dtype}`;
     }
     if (shapeText(tensor.shape) !== shapeText(wanted.shape)) {
       return `tensor ${i} has shape ${shapeText(tensor.shape)}, expected ${
         shapeText(wanted.shape)
       }`;
-    }
-    if (tensor.nbytes !== wanted.nbytes) {
-      return `tensor ${i} carries ${tensor.nbytes} bytes, expected ${wanted.nbytes}`;
     }
   }
   return undefined;

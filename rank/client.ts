@@ -8,17 +8,30 @@ import { SimdKernel } from "../kernels/simd.ts";
 import { FrameSlot } from "../frames/slot.ts";
 import { receiveFrame } from "../frames/receive.ts";
 import { readRefusal } from "../frames/refusals.ts";
-import { schemaDifference } from "../fold/schema.ts";
+import { checkFoldable, schemaDifference } from "../fold/schema.ts";
 import { TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
 import { type Address, connectTcp } from "../transport/tcp.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
-import { ACK_BYTES, decodeAck, encodeHandshake, PROTOCOL_F32 } from "../wire/handshake.ts";
+import {
+  ACK_BYTES,
+  decodeAck,
+  encodeHandshake,
+  PROTOCOL_BF16,
+  PROTOCOL_F32,
+} from "../wire/handshake.ts";
 import { decodeLength, encodeLength, LENGTH_BYTES } from "../wire/length.ts";
 import { DEFAULT_FRAME_CEILING, SALT_BYTES } from "../wire/limits.ts";
 import { Tag64 } from "../wire/mac.ts";
 import { isRefusal } from "../wire/refusal.ts";
-import { encodeFrameHeaders, type FrameHeader, type RoundKind } from "../wire/round_frame.ts";
+import {
+  DTYPE_BF16,
+  DTYPE_F32,
+  encodeFrameHeaders,
+  type FrameHeader,
+  type RoundKind,
+  type TensorHeader,
+} from "../wire/round_frame.ts";
 import { LoopTagger, type Tagger } from "../workers/tagger.ts";
 import { layoutFor, normalizeTensors, type Tensor, type TensorLike } from "./tensors.ts";
 
@@ -37,6 +50,13 @@ export interface RankOptions {
   worldSize: number;
   /** The session salt: 16 bytes, or 32 hex digits. */
   salt: Uint8Array | string;
+  /**
+   * In which form Model rounds travel; "f32" when left out. "bf16" halves the bytes between rank and
+   * relay, and on the way down everywhere once all ranks ask for it; values are rounded to nearest even
+   * once on the way up and once on the way down, and summed in f32. It takes a relay that speaks protocol
+   * 3. Control rounds are always f32.
+   */
+  wire?: "f32" | "bf16";
   /** How long to try to reach the relay and be let in, in milliseconds; 60,000 when left out. */
   joinTimeoutMs?: number;
   /** How long a round may take, in milliseconds; 900,000 when left out. */
@@ -68,9 +88,12 @@ export class RankClient {
   readonly #salt: Uint8Array;
   readonly #tagger: Tagger;
   readonly #roundTimeoutMs: number;
+  readonly #version: number;
   readonly #arena = new Arena();
   readonly #kernel = SimdKernel.create(this.#arena);
   readonly #slot = new FrameSlot(this.#arena);
+  /** Where values are scaled before they are narrowed. */
+  #scratch: Uint8Array<ArrayBufferLike> | undefined;
   #layout: FrameHeader | undefined;
   #round = 0;
   #busy = false;
@@ -80,6 +103,7 @@ export class RankClient {
     this.#link = link;
     this.#salt = salt;
     this.#tagger = new LoopTagger(salt);
+    this.#version = options.wire === "bf16" ? PROTOCOL_BF16 : PROTOCOL_F32;
     this.rank = options.rank;
     this.worldSize = options.worldSize;
     this.#roundTimeoutMs = options.roundTimeoutMs ?? 900_000;
@@ -216,7 +240,7 @@ export class RankClient {
   async #handshake(): Promise<void> {
     const { rank, worldSize } = this;
     await this.#link.writeFully(
-      encodeHandshake({ version: PROTOCOL_F32, rank, worldSize }),
+      encodeHandshake({ version: this.#version, rank, worldSize }),
       `the handshake of rank ${rank}`,
     );
     const answer = new Uint8Array(ACK_BYTES);
@@ -225,18 +249,21 @@ export class RankClient {
       throw new TransportError(
         "closed",
         `the relay at ${this.#link.peer} closed the connection at the handshake of rank ${rank} of ` +
-          `${worldSize}; its log says why`,
+          `${worldSize}; its log says why${
+            this.#version === PROTOCOL_F32 ? "" : ", perhaps that it cannot take bf16 (protocol 3)"
+          }`,
       );
     }
     if (isRefusal(answer)) throw await this.#readRefusal(answer);
-    decodeAck(answer, PROTOCOL_F32);
+    decodeAck(answer, this.#version);
   }
 
   async #runRound(tensors: Tensor[], kind: RoundKind, mass: number): Promise<RoundResult> {
     const started = performance.now();
     const { bytesIn, bytesOut } = this.#link;
     const round = this.#round++;
-    const layout = layoutFor(tensors, this.#layout);
+    const dtype = kind === "model" && this.#version === PROTOCOL_BF16 ? DTYPE_BF16 : DTYPE_F32;
+    const layout = layoutFor(tensors, dtype, this.#layout);
     this.#layout = layout;
     const header: FrameHeader = { ...layout, kind, weight: mass };
     const what = `round ${round} of rank ${this.rank}`;
@@ -252,10 +279,7 @@ export class RankClient {
       return await this.#receive(await prefix, header, round);
     });
     if (kind === "control" || result.weight > 0) {
-      tensors.forEach(({ bytes }, i) => {
-        const { at, nbytes } = result.tensors[i]!;
-        bytes.set(this.#slot.frame.subarray(at, at + nbytes));
-      });
+      tensors.forEach(({ bytes }, i) => this.#take(bytes, result.tensors[i]!));
     }
     return {
       kind,
@@ -290,11 +314,15 @@ export class RankClient {
     };
     for (let i = 0; i < tensors.length; i++) {
       const { bytes } = tensors[i]!;
-      const { at } = header.tensors[i]!;
+      const { at, dtype } = header.tensors[i]!;
       for (let done = 0; done < bytes.length; done += CHUNK_BYTES) {
-        const end = Math.min(done + CHUNK_BYTES, bytes.length);
-        this.#scaleInto(frame.subarray(at + done, at + end), bytes.subarray(done, end), factor);
-        if (at + end - hashed >= CHUNK_BYTES) await flush(at + end);
+        const to = Math.min(done + CHUNK_BYTES, bytes.length);
+        const source = bytes.subarray(done, to);
+        const end = dtype === DTYPE_BF16 ? at + to / 2 : at + to;
+        if (dtype === DTYPE_BF16) {
+          this.#narrowInto(frame.subarray(at + done / 2, end), source, factor);
+        } else this.#scaleInto(frame.subarray(at + done, end), source, factor);
+        if (end - hashed >= CHUNK_BYTES) await flush(end);
       }
     }
     const signedEnd = header.length - 8;
@@ -313,6 +341,25 @@ export class RankClient {
     if (factor === 0) target.fill(0);
     else if (factor === 1) target.set(source);
     else this.#kernel.scaleCopy(target, source, factor);
+  }
+
+  #narrowInto(
+    target: Uint8Array<ArrayBufferLike>,
+    source: Uint8Array<ArrayBufferLike>,
+    factor: number,
+  ): void {
+    this.#scratch ??= this.#arena.alloc(CHUNK_BYTES);
+    const scaled = this.#scratch.subarray(0, source.length);
+    this.#scaleInto(scaled, source, factor);
+    this.#kernel.f32ToBf16(target, scaled);
+  }
+
+  /** Writes one tensor of the result into the caller's values. */
+  #take(into: Uint8Array<ArrayBufferLike>, { at, nbytes, dtype }: TensorHeader): void {
+    const from = this.#slot.frame.subarray(at, at + nbytes);
+    if (nbytes === 0) into.fill(0);
+    else if (dtype === DTYPE_BF16) this.#kernel.bf16ToF32(into, from);
+    else into.set(from);
   }
 
   async #readPrefix(round: number): Promise<Uint8Array> {
@@ -343,9 +390,13 @@ export class RankClient {
     const header = await receiveFrame(this.#link, this.#slot, length, what, {
       tagger: this.#tagger,
       ceiling: DEFAULT_FRAME_CEILING,
-      trustedLength: sent.length,
+      // A result can be f32 where bf16 was sent.
+      trustedLength: 2 * sent.length,
     });
-    const difference = schemaDifference(header, sent);
+    checkFoldable(header, `the relay at ${this.#link.peer}`, this.#version);
+    const difference = schemaDifference(header, sent, {
+      anyDtype: this.#version === PROTOCOL_BF16,
+    });
     if (difference !== undefined) {
       throw new WireError(
         "schema",

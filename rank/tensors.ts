@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { DTYPE_F32, elementCount, type FrameHeader, layoutFrame } from "../wire/round_frame.ts";
+import { elementCount, type FrameHeader, layoutFrame } from "../wire/round_frame.ts";
 
 /** A tensor of the caller: its values stay the caller's, and results are written into them. */
 export interface NamedTensor {
@@ -52,12 +52,21 @@ export function normalizeTensors(tensors: readonly TensorLike[]): Tensor[] {
   });
 }
 
-/** The layout of these tensors' frame, taken over from `last` when nothing changed since. */
-export function layoutFor(tensors: readonly Tensor[], last: FrameHeader | undefined): FrameHeader {
+/**
+ * The layout of these tensors' frame, taken over from `last` when nothing changed since.
+ *
+ * @param dtype In which the frame carries them.
+ */
+export function layoutFor(
+  tensors: readonly Tensor[],
+  dtype: number,
+  last: FrameHeader | undefined,
+): FrameHeader {
   const same = last !== undefined && last.tensors.length === tensors.length &&
     tensors.every(({ shape }, i) => {
-      const before = last.tensors[i]!.shape;
-      return shape.length === before.length && shape.every((dim, d) => dim === before[d]);
+      const before = last.tensors[i]!;
+      return before.dtype === dtype && shape.length === before.shape.length &&
+        shape.every((dim, d) => dim === before.shape[d]);
     });
-  return same ? last : layoutFrame(tensors.map(({ shape }) => ({ dtype: DTYPE_F32, shape })));
+  return same ? last : layoutFrame(tensors.map(({ shape }) => ({ dtype, shape })));
 }

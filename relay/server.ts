@@ -81,6 +81,8 @@ export class Relay implements RankHost, UplinkEvents {
   #uplink: Uplink | undefined;
   #trusted = 0;
   #sent: FrameHeader | undefined;
+  /** Whether the controller was told that all ranks take bf16. */
+  #narrow = false;
   /** Exits to be told once the round that holds the ranks' last frames has gone up. */
   #exits: number[] = [];
   /** Settles when every exit that was told has left this process. */
@@ -102,7 +104,7 @@ export class Relay implements RankHost, UplinkEvents {
     this.#out = new FrameSlot(arena);
     const workers = settings.workers === "auto" ? autoWorkers() : settings.workers;
     this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
-    this.#folder = new RoundFolder(kernel, this.#barrier, this.#out, () => 1);
+    this.#folder = new RoundFolder(arena, kernel, this.#barrier, this.#out, () => 1);
   }
 
   /**
@@ -186,8 +188,8 @@ export class Relay implements RankHost, UplinkEvents {
     return this.#barrier.maySend(rank);
   }
 
-  deliver(rank: number, header: FrameHeader): void {
-    checkFoldable(header, `rank ${rank}`);
+  deliver(rank: number, header: FrameHeader, version: number): void {
+    checkFoldable(header, `rank ${rank}`, version);
     this.#trusted = Math.max(this.#trusted, header.length);
     this.#barrier.deliver(rank, { bytes: this.slot(rank).frame, header });
     this.#watchRound();
@@ -224,7 +226,7 @@ export class Relay implements RankHost, UplinkEvents {
 
   result(header: FrameHeader): void {
     const { round } = this.#barrier;
-    const difference = schemaDifference(header, this.#sent!);
+    const difference = schemaDifference(header, this.#sent!, { anyDtype: this.#narrow });
     if (difference !== undefined) {
       throw new WireError(
         "schema",
@@ -332,7 +334,7 @@ export class Relay implements RankHost, UplinkEvents {
     if (returns) {
       // Until the controller has heard of this host, there is no exit to take back.
       if (this.#uplink === undefined) this.#exits = this.#exits.filter((exit) => exit !== rank);
-      else this.#track(this.#uplink.hello(this.#settings.host, this.#barrier.live));
+      else this.#introduce();
     }
     this.#log.info("rank {rank} joined from {peer}", { rank, peer });
     this.#watchRound();
@@ -397,7 +399,18 @@ export class Relay implements RankHost, UplinkEvents {
       this.#expel(member, schemaError(`rank ${member}`, difference, `rank ${reference}`).message);
     }
     const barrier = this.#barrier;
-    const header = await this.#folder.finish("host_frame", false, this.tagger);
+    const { live } = barrier;
+    const narrow = live.length > 0 && live.every((rank) => this.#ports.get(rank)?.narrow);
+    if (narrow !== this.#narrow) {
+      this.#narrow = narrow;
+      this.#introduce();
+    }
+    // Rounded once on the way up, by the ranks: the host's sum goes on in f32.
+    const header = await this.#folder.finish(
+      "host_frame",
+      { divide: false, narrow: false },
+      this.tagger,
+    );
     clearTimeout(this.#roundTimer);
     barrier.seal();
     this.#sent = header;
@@ -424,6 +437,12 @@ export class Relay implements RankHost, UplinkEvents {
       );
     }, limit);
     await sending;
+  }
+
+  /** Tells the controller anew who is here, and whether all of them take bf16. */
+  #introduce(): void {
+    if (this.#uplink === undefined) return;
+    this.#track(this.#uplink.hello(this.#settings.host, this.#barrier.live, this.#narrow));
   }
 
   /** Everybody has left: says so to the controller, and ends. */

@@ -123,9 +123,13 @@ export class Uplink {
     return this.#writer.control({ type: "rank_exit", rank });
   }
 
-  /** Says anew which ranks this host carries, after one came back. */
-  hello(host: string, ranks: readonly number[]): Promise<void> {
-    return this.#writer.control({ type: "hello", host, ranks: [...ranks] });
+  /**
+   * Says which ranks this host carries; anew after one came back, or when `narrow` has changed.
+   *
+   * @param narrow Whether all of them take results that carry bf16.
+   */
+  hello(host: string, ranks: readonly number[], narrow: boolean): Promise<void> {
+    return this.#writer.control({ type: "hello", host, ranks: [...ranks], narrow });
   }
 
   /** Closes the channel. */
@@ -147,7 +151,7 @@ export class Uplink {
 
   async #introduce({ host, ranks }: UplinkOptions): Promise<void> {
     await this.#writer.raw(encodeChannelMagic(), "the channel magic");
-    await this.hello(host, ranks);
+    await this.hello(host, ranks, false);
     const answer = await this.#reader.next("broadcast", () => {
       throw new WireError("message", "connection", "a result came before HelloAck");
     });

@@ -6,7 +6,9 @@
  *     2 RankExit    { rank: u32 }                                     relay to controller
  *     3 DeclareDead { rank: u32 }                                     controller to relay
  *
- * Bytes after Hello's ranks are ignored: later versions of flodl append to it.
+ * Bytes after Hello's ranks are ignored: later versions of flodl append a list of model signatures. Ours
+ * appends, where it has something to say, an empty such list, the string "tierfold" and an integer of
+ * flags: 1 says that results may carry bf16.
  *
  * @module
  */
@@ -16,12 +18,21 @@ import { MAX_HOST_NAME_BYTES } from "./limits.ts";
 
 /** One control message. */
 export type ControlMessage =
-  | { type: "hello"; host: string; ranks: number[] }
+  | {
+    type: "hello";
+    host: string;
+    ranks: number[];
+    /** All of the host's ranks speak protocol 3: results of Model rounds may carry bf16. */
+    narrow?: boolean;
+  }
   | { type: "hello_ack" }
   | { type: "rank_exit"; rank: number }
   | { type: "declare_dead"; rank: number };
 
 const MAX_U32 = 0xffff_ffff;
+/** Marks our own addition to Hello, behind an empty list of model signatures. */
+const EXTENSION = "tierfold";
+const NARROW = 1;
 
 /** Encodes a message into fresh bytes. */
 export function encodeControl(message: ControlMessage): Uint8Array {
@@ -30,6 +41,7 @@ export function encodeControl(message: ControlMessage): Uint8Array {
     case "hello":
       out.uint(0).string(message.host).uint(message.ranks.length);
       for (const rank of message.ranks) out.uint(rank);
+      if (message.narrow) out.uint(0).string(EXTENSION).uint(NARROW);
       break;
     case "hello_ack":
       out.uint(1);
@@ -83,7 +95,9 @@ function decodeVariant(input: BincodeReader): ControlMessage {
         }
         ranks.push(rank);
       }
-      return { type: "hello", host, ranks };
+      return readNarrow(input)
+        ? { type: "hello", host, ranks, narrow: true }
+        : { type: "hello", host, ranks };
     }
     case 1:
       return { type: "hello_ack" };
@@ -97,5 +111,17 @@ function decodeVariant(input: BincodeReader): ControlMessage {
         "connection",
         `reading a control message: unknown variant ${variant}, expected 0-3`,
       );
+  }
+}
+
+/** Whether our own addition follows, with the flag for bf16; whatever else follows is not ours to judge. */
+function readNarrow(input: BincodeReader): boolean {
+  try {
+    if (input.remaining === 0 || input.uint("the number of signatures", 0) !== 0) return false;
+    if (input.string("an addition to Hello", EXTENSION.length) !== EXTENSION) return false;
+    return (input.uint("flags", MAX_U32) & NARROW) !== 0;
+  } catch (error) {
+    if (error instanceof WireError) return false;
+    throw error;
   }
 }

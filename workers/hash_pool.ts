@@ -14,7 +14,8 @@ const BATCH_BYTES = 512 * 1024;
 
 /** What a thread is told. */
 type Order =
-  | { type: "start"; memory: WebAssembly.Memory; salt: Uint8Array }
+  | { type: "start"; salt: Uint8Array }
+  | { type: "memory"; memory: ArrayBufferLike }
   | { type: "update"; lane: number; at: number; length: number }
   | { type: "bytes"; lane: number; bytes: Uint8Array }
   | { type: "digest"; lane: number }
@@ -39,7 +40,7 @@ interface Scope {
  */
 function serve(createHmac: typeof CreateHmac, scope: Scope): void {
   const lanes = new Map<number, Hmac>();
-  let memory: WebAssembly.Memory;
+  let memory: ArrayBufferLike;
   let salt: Uint8Array;
   const lane = (number: number): Hmac => {
     let hmac = lanes.get(number);
@@ -49,10 +50,13 @@ function serve(createHmac: typeof CreateHmac, scope: Scope): void {
   scope.onmessage = ({ data: order }) => {
     switch (order.type) {
       case "start":
-        ({ memory, salt } = order);
+        ({ salt } = order);
+        break;
+      case "memory":
+        ({ memory } = order);
         break;
       case "update":
-        lane(order.lane).update(new Uint8Array(memory.buffer, order.at, order.length));
+        lane(order.lane).update(new Uint8Array(memory, order.at, order.length));
         break;
       case "bytes":
         lane(order.lane).update(order.bytes);
@@ -77,10 +81,11 @@ function serve(createHmac: typeof CreateHmac, scope: Scope): void {
 class Thread {
   readonly #worker: Worker;
   readonly #waiting = new Map<number, (digest: Uint8Array | undefined) => void>();
+  #memory: ArrayBufferLike | undefined;
   /** Bytes that open lanes have announced. */
   load = 0;
 
-  constructor(url: string, salt: Uint8Array, memory: WebAssembly.Memory) {
+  constructor(url: string, salt: Uint8Array) {
     this.#worker = new Worker(url, { type: "module", name: "tierfold-hash" });
     this.#worker.onmessage = ({ data }: MessageEvent<Answer>) => {
       const resolve = this.#waiting.get(data.lane);
@@ -88,7 +93,17 @@ class Thread {
       this.#waiting.delete(data.lane);
       resolve(data.digest);
     };
-    this.tell({ type: "start", memory, salt });
+    this.tell({ type: "start", salt });
+  }
+
+  /**
+   * Sees to it that the thread can read `memory` as it is now: the growth of a memory reaches another
+   * thread's view of it at some later time only.
+   */
+  share(memory: ArrayBufferLike): void {
+    if (memory === this.#memory) return;
+    this.#memory = memory;
+    this.tell({ type: "memory", memory });
   }
 
   tell(order: Order): void {
@@ -167,6 +182,7 @@ class ThreadLane implements TagLane {
     const length = this.#to - this.#from;
     if (length > 0) {
       invariant(this.#to <= this.#memory.buffer.byteLength, "a lane reads outside the arena");
+      this.#thread.share(this.#memory.buffer);
       this.#thread.tell({ type: "update", lane: this.#lane, at: this.#from, length });
     }
     this.#from = this.#to;
@@ -190,7 +206,7 @@ export class HashPool {
     this.#memory = memory;
     const source = `import { createHmac } from "node:crypto";\n(${serve})(createHmac, self);`;
     const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-    this.#threads = Array.from({ length: count }, () => new Thread(url, salt, memory));
+    this.#threads = Array.from({ length: count }, () => new Thread(url, salt));
     URL.revokeObjectURL(url);
   }
 

@@ -1,0 +1,116 @@
+/**
+ * The fold of frames that carry bf16 or leave zeros out, or whose result leaves as bf16 (protocol 3):
+ * every value is widened to f32, summed in f32, and rounded at most once, at the end.
+ *
+ * @module
+ */
+import type { Arena } from "../kernels/arena.ts";
+import { SimdKernel } from "../kernels/simd.ts";
+import { Breather } from "../transport/breather.ts";
+import {
+  DTYPE_BF16,
+  DTYPE_F32,
+  elementCount,
+  encodeFrameHeaders,
+  type FrameHeader,
+  layoutFrame,
+} from "../wire/round_frame.ts";
+import { invariant } from "../wire/errors.ts";
+import type { HeldFrame } from "./frame_fold.ts";
+
+/** Elements handled at a time: their f32 values and one source's stay in the second-level cache. */
+const PIECE = 64 * 1024;
+
+/** How a fold ends. */
+export interface FoldEnd {
+  /** True at the root: a Model frame is multiplied by f32(1 / W) when its total mass W is above 0. */
+  divide: boolean;
+  /** Whether the folded frame carries bf16; f32 otherwise. */
+  narrow: boolean;
+}
+
+/** Folds compact frames, with scratch memory that it keeps. */
+export class CompactFold {
+  readonly #kernel: SimdKernel;
+  readonly #sum: Uint8Array<ArrayBufferLike>;
+  readonly #wide: Uint8Array<ArrayBufferLike>;
+
+  /** @param arena The memory in which the frames lie. */
+  constructor(arena: Arena) {
+    this.#kernel = SimdKernel.create(arena);
+    this.#sum = arena.alloc(4 * PIECE);
+    this.#wide = arena.alloc(4 * PIECE);
+  }
+
+  /**
+   * Folds whole frames, in the order given. Their shapes agree; dtypes and left-out zeros may differ.
+   *
+   * @param frames At least one.
+   * @param place Gives the bytes for a frame of that many.
+   * @param advance Told again and again up to where the frame is final, its headers first.
+   * @returns The headers of the folded frame; its tag is the caller's.
+   */
+  async fold(
+    frames: readonly HeldFrame[],
+    { divide, narrow }: FoldEnd,
+    place: (length: number) => Uint8Array<ArrayBufferLike>,
+    advance: (end: number) => void,
+  ): Promise<FrameHeader> {
+    const first = frames[0]?.header;
+    invariant(first !== undefined, "a fold of no frames");
+    const dtype = narrow ? DTYPE_BF16 : DTYPE_F32;
+    let weight = 0;
+    for (const { header } of frames) weight += header.weight;
+    const layout = layoutFrame(first.tensors.map(({ shape }) => ({ dtype, shape })));
+    const header: FrameHeader = { ...layout, kind: first.kind, weight };
+    const factor = divide && first.kind === "model" && weight > 0 ? 1 / weight : undefined;
+    const out = place(header.length);
+    encodeFrameHeaders(out, header);
+    const breather = new Breather();
+    const width = narrow ? 2 : 4;
+    for (let tensor = 0; tensor < header.tensors.length; tensor++) {
+      const { at, shape } = header.tensors[tensor]!;
+      const elements = elementCount(shape);
+      for (let from = 0; from < elements; from += PIECE) {
+        const to = Math.min(from + PIECE, elements);
+        const target = out.subarray(at + from * width, at + to * width);
+        const sum = narrow ? this.#sum.subarray(0, 4 * (to - from)) : target;
+        this.#sumPiece(frames, tensor, from, to, sum, factor);
+        if (narrow) this.#kernel.f32ToBf16(target, sum);
+        advance(at + to * width);
+        await breather.breathe();
+      }
+    }
+    return header;
+  }
+
+  #sumPiece(
+    frames: readonly HeldFrame[],
+    tensor: number,
+    from: number,
+    to: number,
+    out: Uint8Array<ArrayBufferLike>,
+    factor: number | undefined,
+  ): void {
+    const sum = this.#kernel.begin(out);
+    for (const { bytes, header } of frames) {
+      const { at, nbytes, dtype } = header.tensors[tensor]!;
+      // Left-out zeros change no sum, since it starts from +0.0.
+      if (nbytes === 0) continue;
+      if (dtype === DTYPE_F32) sum.add([bytes.subarray(at + 4 * from, at + 4 * to)]);
+      else {
+        const wide = this.#wide.subarray(0, 4 * (to - from));
+        this.#kernel.bf16ToF32(wide, bytes.subarray(at + 2 * from, at + 2 * to));
+        sum.add([wide]);
+      }
+    }
+    sum.finish(factor);
+  }
+}
+
+/** Whether a frame carries bf16 or leaves zeros out. */
+export function isCompact(header: FrameHeader): boolean {
+  return header.tensors.some(({ dtype, nbytes, shape }) =>
+    dtype !== DTYPE_F32 || (nbytes === 0 && elementCount(shape) > 0)
+  );
+}
