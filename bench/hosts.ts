@@ -11,7 +11,7 @@ import { Command } from "commander";
 import { glooUnavailable } from "./contenders/gloo.ts";
 import type { Skip } from "./figures.ts";
 import type { HostsFigures, HostsName } from "./hosts_figures.ts";
-import { formatLink, hostsTable, uplinkTable } from "./hosts_figures.ts";
+import { formatLink, hostsTable, RING_WINS, uplinkTable } from "./hosts_figures.ts";
 import type { HostsPlan, Watch } from "./hosts_measure.ts";
 import { measureHosts, measureUplink } from "./hosts_measure.ts";
 import { describeMachine, machineLine } from "./machine.ts";
@@ -33,13 +33,6 @@ function plans(quick: boolean, names: readonly HostsName[]): HostsPlan[] {
     (quick ? [2] : [2, 4]).map((hosts) => ({ hosts, bitsPerSecond, ...common }))
   );
 }
-
-/** What the ring does better, and why: printed beside the figures. */
-export const RING_WINS =
-  "Where a round is limited by bytes, a ring wins: its 2 (N - 1) / N model images leave and reach every " +
-  "host at the same time, over all links at once, while the star's controller takes hosts images in and " +
-  "gives hosts images out over its one link. The star needs 2 hops up and 2 down whatever the number " +
-  "of ranks, a ring 2 (N - 1) steps one after another, so small frames are the star's.";
 
 async function main(): Promise<number> {
   const options = new Command("bench:hosts").description("Measures rounds across shaped links.")

@@ -70,6 +70,13 @@ export interface HostsFigures {
   skipped: Skip[];
 }
 
+/** What the ring does better, and why: printed beside the figures. */
+export const RING_WINS =
+  "Where a round is limited by bytes, a ring wins: its 2 (N - 1) / N model images leave and reach every " +
+  "host at the same time, over all links at once, while the star's controller takes hosts images in and " +
+  "gives hosts images out over its one link. The star needs 2 hops up and 2 down whatever the number " +
+  "of ranks, a ring 2 (N - 1) steps one after another, so small frames are the star's.";
+
 /** Rounds across hosts: times, each one's own bound, and the traffic of a host. */
 export function hostsTable(rows: readonly HostsRow[]): Table {
   return {

@@ -74,9 +74,9 @@ export async function measure(options: MeasureOptions): Promise<Measured> {
               continue;
             }
             try {
-              const begin = performance.now();
               const session = sessions.get(contender) ?? await contender.open(ranks);
               sessions.set(contender, session);
+              const begin = performance.now();
               const sample = await session.run(rounds);
               clock.took(contender, rounds, sample, performance.now() - begin);
               const key = `${contender.name} ${bytes}`;

@@ -30,7 +30,7 @@ if (import.meta.main) {
       salt,
       joinTimeoutMs: 60_000,
       roundTimeoutMs: ROUND_TIMEOUT_MS,
-      ...(wire === "bf16" ? { wire: "bf16" } : {}),
+      wire: wire === "bf16" ? "bf16" : "f32",
     });
   }));
   await driveRounds((bytes) => {
