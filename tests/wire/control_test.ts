@@ -144,6 +144,37 @@ Deno.test("control: bytes behind Hello's ranks are ignored, behind other message
   }
 });
 
+// Hello of host "a" with rank 0; then no signatures, "tierfold" and the flag for bf16.
+const PLAIN_HELLO = "0001610100";
+const ADDITION = "0008" + "74696572666f6c64" + "01";
+
+Deno.test("control: our addition to Hello has its bytes, and anything but it is ignored", () => {
+  const plain: ControlMessage = { type: "hello", host: "a", ranks: [0] };
+  const narrow: ControlMessage = { ...plain, narrow: true };
+  const bytes = unhex(PLAIN_HELLO + ADDITION);
+  assertEquals(hex(encodeControl(plain)), PLAIN_HELLO);
+  assertEquals(hex(encodeControl(narrow)), PLAIN_HELLO + ADDITION);
+  for (const view of [bytes, inSharedMemory(bytes), amongOthers(bytes)]) {
+    assertEquals(decodeControl(view), narrow);
+  }
+  // Flags and bytes of later versions do not hide the one that we know.
+  assertEquals(decodeControl(concat(bytes, Uint8Array.of(1, 2, 3))), narrow);
+  assertEquals(decodeControl(concat(bytes.subarray(0, -1), Uint8Array.of(3))), narrow);
+  assertEquals(decodeControl(concat(bytes.subarray(0, -1), Uint8Array.of(2))), plain);
+
+  const start = unhex(PLAIN_HELLO);
+  const addition = unhex(ADDITION);
+  eachCut(addition, (cut) => assertEquals(decodeControl(concat(start, cut)), plain));
+  eachFlip(addition, (flipped, bit) => {
+    // The flags are the last byte; one more of them leaves ours as it is.
+    const stillOurs = bit >= 8 * (addition.length - 1) + 1 && flipped.at(-1)! < 251;
+    assertEquals(decodeControl(concat(start, flipped)), stillOurs ? narrow : plain, `bit ${bit}`);
+  });
+  // A peer that announces model signatures, one of 32 bytes for its rank.
+  const signatures = concat(start, Uint8Array.of(1), new Uint8Array(32).fill(7));
+  assertEquals(decodeControl(signatures), plain);
+});
+
 Deno.test("control: what breaks the protocol is refused by name", () => {
   const hello = (host: string, ranks: number[]) => encodeControl({ type: "hello", host, ranks });
   const cases: [Uint8Array, RegExp][] = [
