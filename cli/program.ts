@@ -5,7 +5,8 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { InvariantError } from "../wire/errors.ts";
+import { TransportError } from "../transport/connection.ts";
+import { InvariantError, WireError } from "../wire/errors.ts";
 import { type HelpText, parseFlags, renderHelp } from "./flags.ts";
 import { startLogging } from "./log.ts";
 import type { CommonOptions } from "./common_options.ts";
@@ -96,7 +97,7 @@ function report(error: unknown): number {
     for (const problem of error.problems) log.error("{problem}", { problem });
     return ExitCode.usage;
   }
-  if (error instanceof PeerFailure) {
+  if (isPeerFailure(error)) {
     log.error("the session failed: {message}", { message });
     return ExitCode.peer;
   }
@@ -107,6 +108,12 @@ function report(error: unknown): number {
     for (const line of error.stack?.split("\n") ?? []) log[level]("{line}", { line });
   }
   return ExitCode.failed;
+}
+
+/** Whether a peer is to blame: the connection with it, or what it sent. */
+function isPeerFailure(error: unknown): boolean {
+  return error instanceof PeerFailure || error instanceof WireError ||
+    error instanceof TransportError && error.code !== "address";
 }
 
 /** Gives a program's options, or answers what was asked and ends the process. */

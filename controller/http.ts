@@ -35,7 +35,7 @@ function failure(status: number, code: string, message: string): Response {
 /**
  * Serves HTTP on an address; handlers are asked one after another.
  *
- * @throws {TransportError} with code "unreachable" when the address cannot be had.
+ * @throws {TransportError} with code "address" when the address cannot be had.
  */
 export function serveHttp(address: Address, handlers: readonly HttpHandler[]): HttpServer {
   const stop = new AbortController();
@@ -56,7 +56,7 @@ export function serveHttp(address: Address, handlers: readonly HttpHandler[]): H
   } catch (cause) {
     const text = cause instanceof Error ? cause.message : String(cause);
     throw new TransportError(
-      "unreachable",
+      "address",
       `serving HTTP on ${
         formatAddress(address)
       }: ${text}; choose another address or port, or stop ` +

@@ -7,6 +7,7 @@
 import type { Link } from "../transport/link.ts";
 import { Breather } from "../transport/breather.ts";
 import { expectWhole, type FrameHeader, frameMacError, FrameParser } from "../wire/round_frame.ts";
+import { WireError } from "../wire/errors.ts";
 import { STAGING_CHUNK_BYTES, TAG_BYTES } from "../wire/limits.ts";
 import { tagsEqual } from "../wire/mac.ts";
 import type { Tagger, TagLane } from "../workers/tagger.ts";
@@ -68,13 +69,13 @@ async function receive(
   const signedEnd = Math.max(length - TAG_BYTES, 0);
   let header: FrameHeader | undefined;
   let received = 0;
-  slot.reserve(Math.min(length, Math.max(options.trustedLength, STAGING_CHUNK_BYTES)));
+  makeRoom(slot, Math.min(length, Math.max(options.trustedLength, STAGING_CHUNK_BYTES)), 0, what);
   while (received < length) {
     if (received === slot.frame.length) {
       // Threads must be done with the old place before the frame moves to a larger one.
       await tag?.settle();
       await options.recordTag?.settle();
-      slot.reserve(Math.min(length, 2 * received), received);
+      makeRoom(slot, Math.min(length, 2 * received), received, what);
     }
     const frame = slot.frame;
     const until = Math.min(received + READ_BYTES, frame.length);
@@ -101,4 +102,14 @@ async function receive(
     throw frameMacError();
   }
   return header;
+}
+
+/** Makes room; a peer whose frame this process cannot hold loses its connection, not everybody. */
+function makeRoom(slot: FrameSlot, length: number, keep: number, what: string): void {
+  try {
+    slot.reserve(length, keep);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new WireError("ceiling", "connection", `making room for ${what}: ${error.message}`);
+  }
 }

@@ -30,6 +30,8 @@ export interface Connection {
 export type TransportErrorCode =
   /** No connection could be made. */
   | "unreachable"
+  /** An address to listen on could not be had. */
+  | "address"
   /** The other end closed, or broke, in the middle of something. */
   | "closed"
   /** A deadline passed. */

@@ -72,6 +72,7 @@ function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
  * @param options.deadlineMs How long to try, in milliseconds.
  * @param options.signal Ends the attempt early.
  * @throws {TransportError} with code "unreachable" when the time has passed, "ended" when aborted.
+ * @throws {Deno.errors.NotCapable} when this process may not connect there.
  */
 export async function connectTcp(
   address: Address,
@@ -81,13 +82,16 @@ export async function connectTcp(
   const end = Date.now() + options.deadlineMs;
   let wait = FIRST_PAUSE_MS;
   for (let attempts = 1;; attempts++) {
-    options.signal?.throwIfAborted();
     const left = end - Date.now();
-    const failure = await attempt(address, left, options.signal);
+    const failure = options.signal?.aborted
+      ? new Error("stopped before the first attempt")
+      : await attempt(address, left, options.signal);
     if (!(failure instanceof Error)) return failure;
     if (options.signal?.aborted) {
       throw new TransportError("ended", `connecting to ${what}: stopped on request`);
     }
+    // What this process may not do now it may not do later either.
+    if (failure instanceof Deno.errors.NotCapable) throw failure;
     if (Date.now() + wait >= end) {
       throw new TransportError(
         "unreachable",
@@ -132,7 +136,7 @@ export class TcpListener {
   /**
    * Listens on `address`; port 0 takes a free one.
    *
-   * @throws {TransportError} with code "unreachable" when the address cannot be had.
+   * @throws {TransportError} with code "address" when the address cannot be had.
    */
   static listen(address: Address): TcpListener {
     try {
@@ -140,7 +144,7 @@ export class TcpListener {
     } catch (cause) {
       const text = cause instanceof Error ? cause.message : String(cause);
       throw new TransportError(
-        "unreachable",
+        "address",
         `listening on ${
           formatAddress(address)
         }: ${text}; choose another address or port, or stop ` +
