@@ -75,6 +75,11 @@ export const commonTable = {
     schema: byteSize(0, MAX_FRAME_BYTES),
     show: formatBytes,
   }),
+  kernelCache: optionalOption({
+    value: "FILE",
+    help: "where --kernel auto keeps what it measured; without it, it measures at every start",
+    schema: text("the name of a file"),
+  }),
   workers: option({
     value: "N|auto",
     help: "threads that hash and fold large frames; 0 keeps everything on the main one",
@@ -115,6 +120,8 @@ export interface CommonOptions {
   readonly kernel: KernelOption;
   /** Below it a GPU kernel leaves tensors to the CPU; undefined: by measurement. */
   readonly gpuThresholdBytes: number | undefined;
+  /** A file for what `auto` measured. */
+  readonly kernelCache: string | undefined;
   /** Threads beside the main one. */
   readonly workers: number | "auto";
   /** The session salt, 16 bytes. Never to be printed or logged. */
@@ -142,6 +149,7 @@ export function finishCommon(
     frameCeilingBytes: values.frameCeiling,
     kernel: values.kernel,
     gpuThresholdBytes: values.gpuThreshold,
+    kernelCache: values.kernelCache,
     workers: values.workers,
     salt: readSalt({ env, saltFile: values.saltFile, saltFileSource: sources.saltFile }),
     log: { format: values.logFormat, level: values.logLevel },

@@ -4,18 +4,15 @@
  * @module
  */
 import type { Arena } from "../kernels/arena.ts";
-import type { FoldKernel } from "../kernels/kernel.ts";
-import { PlainKernel } from "../kernels/plain.ts";
-import { SimdKernel } from "../kernels/simd.ts";
+import { chooseKernel, type ChosenKernel } from "../kernels/choose.ts";
 import type { CommonOptions } from "./common_options.ts";
 
 /**
- * Makes the kernel.
+ * Makes the kernel; whatever was asked for, one that gives the right sums.
  *
  * @param arena The memory in which the frames will lie.
  */
-export function makeKernel(options: CommonOptions, arena: Arena): Promise<FoldKernel> {
-  return Promise.resolve(
-    options.kernel === "plain" ? new PlainKernel() : SimdKernel.create(arena),
-  );
+export function makeKernel(options: CommonOptions, arena: Arena): Promise<ChosenKernel> {
+  const { kernel: request, gpuThresholdBytes, kernelCache: cacheFile } = options;
+  return chooseKernel({ request, gpuThresholdBytes, cacheFile, arena });
 }

@@ -108,9 +108,10 @@ export class FrameFold {
   #start(first: FrameHeader): void {
     this.#first = first;
     for (const tensor of first.tensors) {
-      for (let done = 0; done < tensor.nbytes; done += PIECE_BYTES) {
+      const longest = tensor.nbytes >= this.#kernel.wholeFromBytes ? tensor.nbytes : PIECE_BYTES;
+      for (let done = 0; done < tensor.nbytes; done += longest) {
         const at = tensor.at + done;
-        const nbytes = Math.min(PIECE_BYTES, tensor.nbytes - done);
+        const nbytes = Math.min(longest, tensor.nbytes - done);
         const sum = this.#kernel.begin(this.#out.subarray(at, at + nbytes));
         this.#pieces.push({ at, nbytes, sum });
       }

@@ -35,7 +35,6 @@ export class RoundFolder {
   readonly #barrier: FoldBarrier;
   readonly #out: FrameSlot;
   readonly #votes: (member: number) => number;
-  readonly #batch: number;
   readonly #arena: Arena;
   #fold: FrameFold | undefined;
   #compact: CompactFold | undefined;
@@ -57,7 +56,6 @@ export class RoundFolder {
     this.#barrier = barrier;
     this.#out = out;
     this.#votes = votes;
-    this.#batch = kernel.name.startsWith("ort") ? 1 : CPU_BATCH;
   }
 
   /**
@@ -67,7 +65,8 @@ export class RoundFolder {
    */
   async absorb(): Promise<void> {
     while (!this.#barrier.complete && !this.#isCompact()) {
-      const frames = this.#barrier.takeReady(this.#batch);
+      const batch = this.#kernel.wholeFromBytes < Infinity ? 1 : CPU_BATCH;
+      const frames = this.#barrier.takeReady(batch);
       if (frames.length === 0) return;
       await this.#start(frames).add(frames);
     }

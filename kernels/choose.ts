@@ -96,6 +96,11 @@ class Chosen implements ChosenKernel {
     return [...this.cpu, ...this.#inUse()].some((kernel) => kernel.flushesSubnormals);
   }
 
+  get wholeFromBytes(): number {
+    const { gpuFromBytes } = this.#describe;
+    return this.#inUse().length > 0 && gpuFromBytes !== undefined ? gpuFromBytes : Infinity;
+  }
+
   #inUse(): OrtKernel[] {
     return this.gpu === undefined || this.gpu.failure !== undefined ? [] : [this.gpu];
   }

@@ -37,6 +37,12 @@ export interface FoldKernel {
   readonly flushesSubnormals: boolean;
 
   /**
+   * Bytes of one tensor from which this kernel wants it whole, as soon as it is there, because it works
+   * elsewhere; Infinity for a kernel on the loop, which gets large tensors in pieces.
+   */
+  readonly wholeFromBytes: number;
+
+  /**
    * Starts a sum from +0.0 into `out`, whose previous content is ignored. `out` may be the very run
    * of the first source; it must not overlap any other one.
    */

@@ -133,6 +133,10 @@ export class OrtKernel implements FoldKernel {
     }
   }
 
+  get wholeFromBytes(): number {
+    return this.#failure === undefined ? 0 : this.#fallback.wholeFromBytes;
+  }
+
   get flushesSubnormals(): boolean {
     return this.#failure === undefined ? this.#flushes : this.#fallback.flushesSubnormals;
   }

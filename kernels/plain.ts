@@ -57,6 +57,7 @@ function startInto(target: Float32Array, source: Float32Array): void {
 export class PlainKernel implements FoldKernel {
   readonly name = "plain";
   readonly flushesSubnormals = false;
+  readonly wholeFromBytes = Infinity;
 
   begin(out: F32Bytes): Accumulation {
     let started = false;

@@ -83,6 +83,7 @@ class MemoryOwner implements RunOwner {
 export class SimdKernel implements FoldKernel, Conversions {
   readonly name = "simd";
   readonly flushesSubnormals = false;
+  readonly wholeFromBytes = Infinity;
 
   readonly #home: RunOwner;
   readonly #module: WebAssembly.Module;

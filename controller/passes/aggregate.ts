@@ -82,7 +82,7 @@ export async function foldedMean(
     const out = new Uint8Array(layout.length);
     const fold = new FrameFold(kernel, out);
     await fold.add(frames);
-    await fold.finish(true);
+    await fold.finish([], true);
     meanBytes.set(out.subarray(at, at + to - from), from);
   }
   return mean;

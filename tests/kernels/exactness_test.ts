@@ -22,6 +22,7 @@ function kernelOf(unit: Unit, backwards = false): FoldKernel {
   return {
     name: "plain",
     flushesSubnormals: false,
+    wholeFromBytes: Infinity,
     begin(out) {
       const all: F32Bytes[] = [];
       return {
