@@ -7,7 +7,8 @@
  *
  * @module
  */
-export { RankClient, type RankOptions, type RoundResult } from "./rank/client.ts";
+export { RankClient, type RoundResult } from "./rank/client.ts";
+export type { RankOptions } from "./rank/options.ts";
 export { gammaMass, moverMass } from "./rank/mass.ts";
 export type { NamedTensor, TensorLike } from "./rank/tensors.ts";
 export type { RoundKind } from "./wire/round_frame.ts";

@@ -11,7 +11,7 @@ import { readRefusal } from "../frames/refusals.ts";
 import { checkFoldable, schemaDifference } from "../fold/schema.ts";
 import { TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
-import { type Address, connectTcp } from "../transport/tcp.ts";
+import { connectTcp } from "../transport/tcp.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
 import {
   ACK_BYTES,
@@ -21,7 +21,7 @@ import {
   PROTOCOL_F32,
 } from "../wire/handshake.ts";
 import { decodeLength, encodeLength, LENGTH_BYTES } from "../wire/length.ts";
-import { DEFAULT_FRAME_CEILING, SALT_BYTES } from "../wire/limits.ts";
+import { DEFAULT_FRAME_CEILING } from "../wire/limits.ts";
 import { Tag64 } from "../wire/mac.ts";
 import { isRefusal } from "../wire/refusal.ts";
 import {
@@ -33,35 +33,13 @@ import {
   type TensorHeader,
 } from "../wire/round_frame.ts";
 import { LoopTagger, type Tagger } from "../workers/tagger.ts";
+import { checkOptions, type RankOptions, type RankSettings } from "./options.ts";
 import { layoutFor, normalizeTensors, type Tensor, type TensorLike } from "./tensors.ts";
 
 /** Bytes scaled, hashed and written at a time: small enough to stay in the second-level cache. */
 const CHUNK_BYTES = 512 * 1024;
 /** How long the reason for a broken connection may take to arrive. */
 const REASON_MS = 2_000;
-
-/** How to reach a relay, and who asks. */
-export interface RankOptions {
-  /** The relay of this host, `HOST:PORT`. */
-  relay: string;
-  /** This rank's number, from 0, below `worldSize`. */
-  rank: number;
-  /** How many ranks the session has. */
-  worldSize: number;
-  /** The session salt: 16 bytes, or 32 hex digits. */
-  salt: Uint8Array | string;
-  /**
-   * In which form Model rounds travel; "f32" when left out. "bf16" halves the bytes between rank and
-   * relay, and on the way down everywhere once all ranks ask for it; values are rounded to nearest even
-   * once on the way up and once on the way down, and summed in f32. It takes a relay that speaks protocol
-   * 3. Control rounds are always f32.
-   */
-  wire?: "f32" | "bf16";
-  /** How long to try to reach the relay and be let in, in milliseconds; 60,000 when left out. */
-  joinTimeoutMs?: number;
-  /** How long a round may take, in milliseconds; 900,000 when left out. */
-  roundTimeoutMs?: number;
-}
 
 /** What a round came to. */
 export interface RoundResult {
@@ -99,14 +77,14 @@ export class RankClient {
   #busy = false;
   #failed: Error | undefined;
 
-  private constructor(link: Link, options: RankOptions, salt: Uint8Array) {
+  private constructor(link: Link, settings: RankSettings) {
     this.#link = link;
-    this.#salt = salt;
-    this.#tagger = new LoopTagger(salt);
-    this.#version = options.wire === "bf16" ? PROTOCOL_BF16 : PROTOCOL_F32;
-    this.rank = options.rank;
-    this.worldSize = options.worldSize;
-    this.#roundTimeoutMs = options.roundTimeoutMs ?? 900_000;
+    this.#salt = settings.salt;
+    this.#tagger = new LoopTagger(settings.salt);
+    this.#version = settings.wire === "bf16" ? PROTOCOL_BF16 : PROTOCOL_F32;
+    this.rank = settings.rank;
+    this.worldSize = settings.worldSize;
+    this.#roundTimeoutMs = settings.roundTimeoutMs;
   }
 
   /**
@@ -117,21 +95,12 @@ export class RankClient {
    * @throws {WireError} when what answers is not a relay.
    */
   static async connect(options: RankOptions): Promise<RankClient> {
-    const { rank, worldSize } = options;
-    if (!Number.isInteger(worldSize) || worldSize < 1) {
-      throw new RangeError(`connecting a rank: world size ${worldSize}, expected at least 1`);
-    }
-    if (!Number.isInteger(rank) || rank < 0 || rank >= worldSize) {
-      throw new RangeError(`connecting a rank: rank ${rank}, expected 0 to ${worldSize - 1}`);
-    }
-    const salt = saltBytes(options.salt);
-    const deadlineMs = options.joinTimeoutMs ?? 60_000;
-    const connection = await connectTcp(
-      parseAddress(options.relay),
-      `the relay of rank ${rank}`,
-      { deadlineMs },
-    );
-    const client = new RankClient(new Link(connection), options, salt);
+    const settings = checkOptions(options);
+    const { rank, joinTimeoutMs: deadlineMs } = settings;
+    const connection = await connectTcp(settings.relay, `the relay of rank ${rank}`, {
+      deadlineMs,
+    });
+    const client = new RankClient(new Link(connection), settings);
     try {
       await client.#link.within(
         deadlineMs,
@@ -175,9 +144,12 @@ export class RankClient {
       );
     }
     if (this.#failed) throw this.#failed;
+    const dtype = kind === "model" && this.#version === PROTOCOL_BF16 ? DTYPE_BF16 : DTYPE_F32;
+    const layout = layoutFor(own, dtype, this.#layout);
+    this.#layout = layout;
     this.#busy = true;
     try {
-      return await this.#runRound(own, kind, mass);
+      return await this.#runRound(own, { ...layout, kind, weight: mass });
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));
       this.#failed = failure;
@@ -193,13 +165,17 @@ export class RankClient {
    *
    * @param tensors On `root` the values to send; elsewhere they are overwritten.
    * @param root The rank whose values count.
+   * @throws {RangeError} when `root` is not a rank of this session.
+   * @throws {WireError} when `root` takes no part: it has left the session. The tensors are unchanged, and
+   *   the client can go on.
    * @throws As {@link RankClient.allReduce} does.
    */
   async broadcast(tensors: readonly TensorLike[], root: number): Promise<RoundResult> {
     if (!Number.isInteger(root) || root < 0 || root >= this.worldSize) {
       throw new RangeError(`broadcasting from rank ${root}: expected 0 to ${this.worldSize - 1}`);
     }
-    if (this.rank === root) return await this.allReduce(tensors, { kind: "control", mass: 0 });
+    // The mass says that the root took part: without it, the others would take its absence for zeros.
+    if (this.rank === root) return await this.allReduce(tensors, { kind: "control", mass: 1 });
     const own = normalizeTensors(tensors);
     const received = own.map(({ name, shape, data }) => ({
       name,
@@ -207,6 +183,14 @@ export class RankClient {
       data: new Float32Array(data.length),
     }));
     const result = await this.allReduce(received, { kind: "control", mass: 0 });
+    if (result.mass === 0) {
+      throw new WireError(
+        "membership",
+        "frame",
+        `broadcasting from rank ${root} to rank ${this.rank}: nothing of it came, so it has left the ` +
+          "session; the tensors are unchanged",
+      );
+    }
     own.forEach(({ data }, i) => data.set(received[i]!.data));
     return result;
   }
@@ -258,14 +242,11 @@ export class RankClient {
     decodeAck(answer, this.#version);
   }
 
-  async #runRound(tensors: Tensor[], kind: RoundKind, mass: number): Promise<RoundResult> {
+  async #runRound(tensors: Tensor[], header: FrameHeader): Promise<RoundResult> {
     const started = performance.now();
     const { bytesIn, bytesOut } = this.#link;
     const round = this.#round++;
-    const dtype = kind === "model" && this.#version === PROTOCOL_BF16 ? DTYPE_BF16 : DTYPE_F32;
-    const layout = layoutFor(tensors, dtype, this.#layout);
-    this.#layout = layout;
-    const header: FrameHeader = { ...layout, kind, weight: mass };
+    const { kind } = header;
     const what = `round ${round} of rank ${this.rank}`;
     const result = await this.#link.within(this.#roundTimeoutMs, what, async () => {
       // Reading from the start notices at once when the relay refuses what is still being sent.
@@ -427,33 +408,4 @@ export class RankClient {
       `the relay at ${this.#link.peer} refused rank ${this.rank} of ${this.worldSize} ${reason}`,
     );
   }
-}
-
-function saltBytes(salt: Uint8Array | string): Uint8Array {
-  if (typeof salt === "string") {
-    if (!/^[0-9a-fA-F]{32}$/.test(salt.trim())) {
-      throw new RangeError(
-        `connecting a rank: the salt has ${salt.trim().length} characters, expected 32 hex digits`,
-      );
-    }
-    return Uint8Array.from(salt.trim().match(/../g) ?? [], (pair) => parseInt(pair, 16));
-  }
-  if (salt.length !== SALT_BYTES) {
-    throw new RangeError(`connecting a rank: the salt has ${salt.length} bytes, expected 16`);
-  }
-  return Uint8Array.from(salt);
-}
-
-function parseAddress(text: string): Address {
-  const match = /^(?:\[([^\]]+)\]|([^:\s]+)):(\d{1,5})$/.exec(text);
-  const port = Number(match?.[3]);
-  if (!match || port < 1 || port > 65_535) {
-    throw new RangeError(
-      `connecting a rank: relay address ${
-        JSON.stringify(text)
-      }, expected HOST:PORT, an IPv6 address ` +
-        "in brackets",
-    );
-  }
-  return { hostname: (match[1] ?? match[2])!, port };
 }

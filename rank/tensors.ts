@@ -68,5 +68,5 @@ export function layoutFor(
       return before.dtype === dtype && shape.length === before.shape.length &&
         shape.every((dim, d) => dim === before.shape[d]);
     });
-  return same ? last : layoutFrame(tensors.map(({ shape }) => ({ dtype, shape })));
+  return same ? last : layoutFrame(tensors.map(({ shape }) => ({ dtype, shape: [...shape] })));
 }

@@ -12,44 +12,14 @@ import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
-import { type Address, formatAddress, TcpListener } from "../transport/tcp.ts";
+import { formatAddress, TcpListener } from "../transport/tcp.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
 import type { RankHandshake } from "../wire/handshake.ts";
 import { encodeLength } from "../wire/length.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import { type RankHost, RankPort } from "./rank_port.ts";
+import type { RelayOutcome, RelaySettings } from "./settings.ts";
 import { Uplink, type UplinkEvents } from "./uplink.ts";
-
-/** What a relay must know. */
-export interface RelaySettings {
-  /** This host's name. */
-  host: string;
-  /** The ranks of this host, ascending. */
-  ranks: readonly number[];
-  worldSize: number;
-  listen: Address;
-  controller: Address;
-  salt: Uint8Array;
-  frameCeilingBytes: number;
-  /** Threads that hash large frames. */
-  workers: number | "auto";
-  connectDeadlineMs: number;
-  joinDeadlineMs: number;
-  roundDeadlineMs: number;
-  /** Makes the kernel that sums. */
-  kernel: (arena: Arena) => Promise<FoldKernel>;
-  /** Told the address as soon as ranks can connect. */
-  onListening: (address: Address) => void;
-}
-
-/** How a session ended. */
-export interface RelayOutcome {
-  rounds: number;
-  /** Ranks that left of their own accord, between rounds. */
-  left: number[];
-  /** Ranks that died, were refused or never came. */
-  lost: number[];
-}
 
 /** How long after its own round deadline a relay believes in the controller, in milliseconds. */
 const CONTROLLER_GRACE_MS = 30_000;

@@ -1,0 +1,39 @@
+/**
+ * What a relay is told, and what it says in the end.
+ *
+ * @module
+ */
+import type { Arena } from "../kernels/arena.ts";
+import type { FoldKernel } from "../kernels/kernel.ts";
+import type { Address } from "../transport/tcp.ts";
+
+/** What a relay must know. */
+export interface RelaySettings {
+  /** This host's name. */
+  host: string;
+  /** The ranks of this host, ascending. */
+  ranks: readonly number[];
+  worldSize: number;
+  listen: Address;
+  controller: Address;
+  salt: Uint8Array;
+  frameCeilingBytes: number;
+  /** Threads that hash large frames. */
+  workers: number | "auto";
+  connectDeadlineMs: number;
+  joinDeadlineMs: number;
+  roundDeadlineMs: number;
+  /** Makes the kernel that sums. */
+  kernel: (arena: Arena) => Promise<FoldKernel>;
+  /** Told the address as soon as ranks can connect. */
+  onListening: (address: Address) => void;
+}
+
+/** How a session ended. */
+export interface RelayOutcome {
+  rounds: number;
+  /** Ranks that left of their own accord, between rounds. */
+  left: number[];
+  /** Ranks that died, were refused or never came. */
+  lost: number[];
+}
