@@ -123,7 +123,7 @@ export function formatLadder(rungs: readonly Rung[]): string {
     ["size of an input", ...names.map((name) => `${name} GB/s`), "pick"],
     ...rungs.map(({ bytes, rates, pick }) => [
       formatBytes(bytes),
-      ...names.map((name) => rates[name]?.toFixed(2) ?? "-"),
+      ...names.map((name) => rates[name]?.toPrecision(3) ?? "-"),
       pick,
     ]),
   ];

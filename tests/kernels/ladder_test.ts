@@ -49,8 +49,8 @@ Deno.test("the table has a row a size, smallest first, and a dash where nothing 
     formatLadder(pickKernels(shuffled, ["simd", "plain"], "ort-webgpu")).split("\n"),
     [
       "size of an input  simd GB/s  plain GB/s  ort-webgpu GB/s        pick",
-      "           1 MiB      10.00        1.00                -        simd",
-      "           2 MiB      12.35        2.00            20.00  ort-webgpu",
+      "           1 MiB       10.0        1.00                -        simd",
+      "           2 MiB       12.3        2.00             20.0  ort-webgpu",
     ],
   );
 });
