@@ -184,3 +184,32 @@ Deno.test("a worker folds in the shared memory with the module it was sent", asy
   }
   assertSameBits(out, expected, "four sources in a worker");
 });
+
+Deno.test("at addresses beyond 2 GiB, up to the last byte of a full memory", () => {
+  const arena = new Arena();
+  const simd = SimdKernel.create(arena);
+  const random = new Random(6);
+  // Pages that nobody touches cost address space only.
+  arena.alloc(2 ** 31);
+  const rest = arena.alloc(2 ** 32 - arena.reserved);
+  const values = [1, 2].map(() => awkward(random, 16_384 + 3));
+  const length = values[0]!.length;
+  const runs = [1, 2, 3].map((k) => rest.subarray(rest.length - k * length).subarray(0, length));
+  runs[1]!.set(values[0]!);
+  runs[2]!.set(values[1]!);
+  assertEquals(runs[0]!.byteOffset + length, 2 ** 32);
+  const expected = new Uint8Array(length);
+  for (
+    const [kernel, out, sources] of [[plain, expected, values], [
+      simd,
+      runs[0]!,
+      runs.slice(1),
+    ]] as const
+  ) {
+    const sum = kernel.begin(out);
+    sum.add(sources);
+    sum.finish(0.5);
+  }
+  assertSameBits(runs[0]!, expected, "at the end of the memory");
+  assertEquals(simd.firstNonFinite(runs[0]!), plainConversions.firstNonFinite(expected));
+});
