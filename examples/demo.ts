@@ -32,7 +32,7 @@ const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 /** Somebody wants the demo to end. */
 class Interrupted extends Error {
   constructor(readonly signal: keyof typeof SIGNALS) {
-    super(`ended by ${signal}`);
+    super(`told to by ${signal}`);
   }
 }
 
@@ -100,7 +100,7 @@ async function main(): Promise<number> {
     return code;
   } catch (error) {
     if (!(error instanceof Interrupted || error instanceof ProcessError)) throw error;
-    console.error(`\ndemo: ${error.message}; all processes were ended`);
+    console.error(`\ndemo: all processes were ended: ${error.message}`);
     return error instanceof Interrupted ? SIGNALS[error.signal] : 1;
   } finally {
     handlers.forEach((remove) => remove());

@@ -96,7 +96,7 @@ class Demo implements AsyncDisposable {
 const DIRECT = ["run", "--no-prompt", "--allow-run", "examples/demo.ts"];
 
 /** What it says of each round of three ranks. */
-const ROUND = /^round \d\/\d loss \d+\.\d{3} \d+ ms, averaging \d+\.\d ms up 3 x 204 kB$/;
+const ROUND = /^round \d\/\d loss \d+\.\d{3} \d+ ms, averaging \d+\.\d ms up 3 x 102 kB$/;
 
 /** What it says in the end, of three ranks and two rounds. */
 const RESULTS = [
@@ -135,7 +135,7 @@ Deno.test("Ctrl-C in the middle of training ends everything", async () => {
   await demo.until(/^round +2\/1000/);
   const children = CAN_LIST ? descendants(demo.pid) : [];
   assertEquals(await demo.endBy("SIGINT"), 130);
-  assertMatch(demo.errors, /demo: ended by SIGINT; all processes were ended/);
+  assertMatch(demo.errors, /demo: all processes were ended: told to by SIGINT/);
   assertEquals(alive(children), []);
 });
 
@@ -153,7 +153,7 @@ Deno.test({
     );
     assert(victim !== undefined, `no rank 1 among:\n${children.map(commandOf).join("\n")}`);
     assertEquals(await demo.endBy("SIGKILL", victim), 1);
-    assertMatch(demo.errors, /demo: rank 1 ended by SIGKILL; all processes were ended/);
+    assertMatch(demo.errors, /demo: all processes were ended: rank 1 ended by SIGKILL/);
     assertEquals(alive(children), []);
   },
 });

@@ -24,13 +24,13 @@ Deno.test("the weights are four named tensors", async () => {
   assertEquals(
     parameters.map(({ name, shape }) => [name, shape]),
     [
-      ["hidden/kernel", [784, 64]],
-      ["hidden/bias", [64]],
-      ["digit/kernel", [64, 10]],
+      ["hidden/kernel", [784, 32]],
+      ["hidden/bias", [32]],
+      ["digit/kernel", [32, 10]],
       ["digit/bias", [10]],
     ],
   );
-  assertEquals(parameters.map(({ data }) => data.length), [50_176, 64, 640, 10]);
+  assertEquals(parameters.map(({ data }) => data.length), [25_088, 32, 320, 10]);
 });
 
 Deno.test("training learns, and repeats bit for bit", async () => {
