@@ -87,7 +87,7 @@ export async function measureUplink(
   rounds: RoundPlan,
   watch: Watch,
 ): Promise<UplinkRow[]> {
-  const network = new Network(3, 1e9);
+  const network = new Network(3, 1e9, true);
   watch(network);
   const rows: UplinkRow[] = [];
   try {

@@ -10,7 +10,7 @@ import type { DetailRow, RoleFigures, Skip } from "./figures.ts";
 import { mean, median, quantile, significant } from "./figures.ts";
 import type { HashRate } from "./hash_rate.ts";
 import type { BenchPlan } from "./plan.ts";
-import { roundPlan, runsOf } from "./plan.ts";
+import { runsOf } from "./plan.ts";
 import { availableBytes } from "./proc.ts";
 import { formatMs, formatSize } from "./sizes.ts";
 
@@ -54,54 +54,91 @@ export async function measure(options: MeasureOptions): Promise<Measured> {
   const rows: DetailRow[] = [];
   const clock = new Clock(plan, options.startedAt);
   for (const ranks of plan.ranks) {
-    const sessions = new Map<Contender, Session>();
-    const samples = new Map<string, Sample[]>();
-    const leaveOut = (contender: Contender, bytes: number, reason: string): void => {
-      skipped.push({ name: contender.name, ranks, bytes, reason });
-      progress(`skipped: ${contender.name}, ${ranks} ranks, ${formatSize(bytes)}: ${reason}`);
-    };
+    const stage = new Stage(ranks, clock, skipped, progress);
     try {
       for (const bytes of plan.sizes) {
-        const out = new Set<Contender>();
-        for (let run = 0; run < runsOf(plan, bytes); run++) {
-          for (const contender of present) {
-            if (out.has(contender)) continue;
-            const rounds = roundPlan(bytes);
-            const reason = tooLarge(contender, ranks, bytes) ?? clock.tooLate(contender, rounds);
-            if (reason !== undefined) {
-              out.add(contender);
-              leaveOut(contender, bytes, reason);
-              continue;
-            }
-            try {
-              const session = sessions.get(contender) ?? await contender.open(ranks);
-              sessions.set(contender, session);
-              const begin = performance.now();
-              const sample = await session.run(rounds);
-              clock.took(contender, rounds, sample, performance.now() - begin);
-              const key = `${contender.name} ${bytes}`;
-              samples.set(key, [...samples.get(key) ?? [], sample]);
-              const what = `${contender.name}, ${ranks} ranks, ${formatSize(bytes)}`;
-              progress(`run ${run + 1}: ${what}: ${formatMs(median(sample.ms))}`);
-            } catch (error) {
-              out.add(contender);
-              leaveOut(contender, bytes, error instanceof Error ? error.message : String(error));
-              await sessions.get(contender)?.close();
-              sessions.delete(contender);
-            }
-          }
-        }
-        for (const contender of present) {
-          const of = samples.get(`${contender.name} ${bytes}`);
-          if (of === undefined) continue;
-          rows.push(row(contender, ranks, roundPlan(bytes), of, options.hash));
+        const rounds = plan.rounds(bytes);
+        const samples = await stage.interleave(present, rounds, runsOf(plan, bytes));
+        for (const [contender, of] of samples) {
+          rows.push(row(contender, ranks, rounds, of, options.hash));
         }
       }
     } finally {
-      for (const session of sessions.values()) await session.close();
+      await stage.close();
     }
   }
   return { rows, skipped };
+}
+
+/** The contenders' processes for one number of ranks. */
+class Stage {
+  readonly #sessions = new Map<Contender, Session>();
+  readonly #ranks: number;
+  readonly #clock: Clock;
+  readonly #skipped: Skip[];
+  readonly #progress: (line: string) => void;
+
+  constructor(ranks: number, clock: Clock, skipped: Skip[], progress: (line: string) => void) {
+    this.#ranks = ranks;
+    this.#clock = clock;
+    this.#skipped = skipped;
+    this.#progress = progress;
+  }
+
+  /** Makes runs of one size, A B A B; who fails or does not fit is left out of the others. */
+  async interleave(
+    contenders: readonly Contender[],
+    rounds: RoundPlan,
+    runs: number,
+  ): Promise<Map<Contender, Sample[]>> {
+    const samples = new Map<Contender, Sample[]>();
+    let taking = contenders;
+    for (let run = 0; run < runs; run++) {
+      const out = new Set<Contender>();
+      for (const contender of taking) {
+        const sample = await this.#once(contender, rounds, run);
+        if (sample === undefined) out.add(contender);
+        else samples.set(contender, [...samples.get(contender) ?? [], sample]);
+      }
+      taking = taking.filter((contender) => !out.has(contender));
+    }
+    return samples;
+  }
+
+  /** One contender's run of one size, or nothing when it was left out, which is noted. */
+  async #once(
+    contender: Contender,
+    rounds: RoundPlan,
+    run: number,
+  ): Promise<Sample | undefined> {
+    const what = `${contender.name}, ${this.#ranks} ranks, ${formatSize(rounds.bytes)}`;
+    const reason = tooLarge(contender, this.#ranks, rounds.bytes) ??
+      this.#clock.tooLate(contender, rounds);
+    if (reason !== undefined) return this.#leaveOut(contender, rounds, reason);
+    try {
+      const session = this.#sessions.get(contender) ?? await contender.open(this.#ranks);
+      this.#sessions.set(contender, session);
+      const begin = performance.now();
+      const sample = await session.run(rounds);
+      this.#clock.took(contender, rounds, sample, performance.now() - begin);
+      this.#progress(`run ${run + 1}: ${what}: ${formatMs(median(sample.ms))}`);
+      return sample;
+    } catch (error) {
+      await this.#sessions.get(contender)?.close();
+      this.#sessions.delete(contender);
+      return this.#leaveOut(contender, rounds, error instanceof Error ? error.message : `${error}`);
+    }
+  }
+
+  #leaveOut(contender: Contender, { bytes }: RoundPlan, reason: string): undefined {
+    this.#skipped.push({ name: contender.name, ranks: this.#ranks, bytes, reason });
+    const what = `${contender.name}, ${this.#ranks} ranks, ${formatSize(bytes)}`;
+    this.#progress(`skipped: ${what}: ${reason}`);
+  }
+
+  async close(): Promise<void> {
+    for (const session of this.#sessions.values()) await session.close();
+  }
 }
 
 function tooLarge(contender: Contender, ranks: number, bytes: number): string | undefined {

@@ -14,6 +14,8 @@ export interface BenchPlan {
   sizes: readonly number[];
   /** Interleaved runs of every row. */
   runs: number;
+  /** How many rounds a run makes of a size. */
+  rounds: (bytes: number) => RoundPlan;
   /** Seconds of one pass of the hash probe. */
   hashPassSeconds: number;
   /** When set, measurements that would end later than this are skipped by name, in milliseconds. */
@@ -29,6 +31,7 @@ export const FULL: BenchPlan = {
   ranks: [1, 2, 4, 8],
   sizes: [4 * KB, 64 * KIB, 1 * MIB, 16 * MIB, 64 * MIB, 256 * MIB],
   runs: 3,
+  rounds: roundPlan,
   hashPassSeconds: 0.3,
 };
 
@@ -37,6 +40,7 @@ export const QUICK: BenchPlan = {
   ranks: [4],
   sizes: [4 * KB, 1 * MIB, 64 * MIB],
   runs: 1,
+  rounds: roundPlan,
   hashPassSeconds: 0.1,
   budgetMs: 50_000,
 };
