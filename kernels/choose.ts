@@ -3,10 +3,10 @@
  *
  * @module
  */
-import { getLogger, type Logger } from "@logtape/logtape";
 import { type Adapter, findAdapter } from "./adapter.ts";
 import { checkExactness } from "./exactness.ts";
 import type { Accumulation, F32Bytes, FoldKernel, KernelName } from "./kernel.ts";
+import { defaultLogger, type KernelLogger } from "./kernel_logger.ts";
 import {
   CPU_LADDER,
   formatLadder,
@@ -22,6 +22,7 @@ import { PlainKernel } from "./plain.ts";
 import { type RunOwner, SimdKernel } from "./simd.ts";
 
 export type { Rung } from "./ladder.ts";
+export type { KernelLogger } from "./kernel_logger.ts";
 
 /** All that `auto` may take at start, in ms, loading ONNX Runtime included. */
 const BUDGET_MS = 2_800;
@@ -40,13 +41,14 @@ export interface ChooseOptions {
   /** A file in which `auto` keeps what it measured; without one it measures at every start. */
   readonly cacheFile?: string | undefined;
   /** Where the choice is reported; the category tierfold, kernels when absent. */
-  readonly logger?: Logger | undefined;
+  readonly logger?: KernelLogger | undefined;
   /** For a report: measures everything that there is, software adapters too, without a time limit. */
   readonly measureAll?: boolean;
 }
 
 /** What was chosen and why, for logs and the status. */
 export interface KernelDescription {
+  /** What was asked for. */
   readonly requested: "auto" | KernelName;
   /** The kernel for tensors below {@link KernelDescription.gpuFromBytes}, and after a failure. */
   readonly cpu: KernelName;
@@ -156,7 +158,7 @@ async function openOrt(
   name: "ort-wasm" | "ort-webgpu",
   fallback: FoldKernel,
   notes: string[],
-  logger: Logger,
+  logger: KernelLogger,
   openMs?: number,
 ): Promise<OrtKernel | undefined> {
   try {
@@ -179,7 +181,7 @@ async function openOrt(
  * replaced by a CPU kernel, with one line in the log. All choices give the same bits.
  */
 export async function chooseKernel(options: ChooseOptions): Promise<ChosenKernel> {
-  const logger = options.logger ?? getLogger(["tierfold", "kernels"]);
+  const logger = options.logger ?? defaultLogger();
   const notes: string[] = [];
   const kernel = options.request === "auto"
     ? await measured(options, notes, logger)
@@ -209,7 +211,7 @@ async function named(
   options: ChooseOptions,
   request: KernelName,
   notes: string[],
-  logger: Logger,
+  logger: KernelLogger,
 ): Promise<Chosen> {
   const base = {
     requested: request,
@@ -240,7 +242,7 @@ async function named(
 async function measured(
   options: ChooseOptions,
   notes: string[],
-  logger: Logger,
+  logger: KernelLogger,
 ): Promise<Chosen> {
   const deadline = options.measureAll ? Infinity : performance.now() + BUDGET_MS;
   const adapter = await findAdapter();
@@ -287,7 +289,7 @@ async function measure(
   adapter: Adapter | undefined,
   deadline: number,
   notes: string[],
-  logger: Logger,
+  logger: KernelLogger,
 ): Promise<Rung[]> {
   const sizes = gpu !== undefined || options.measureAll ? GPU_LADDER : CPU_LADDER;
   const ground = new MeasuringGround(sizes.at(-1)!);
@@ -313,7 +315,7 @@ async function measure(
 async function cachedLadder(
   options: ChooseOptions,
   key: string,
-  logger: Logger,
+  logger: KernelLogger,
 ): Promise<Rung[] | undefined> {
   const file = options.cacheFile;
   if (file === undefined || options.measureAll) return undefined;
@@ -332,7 +334,7 @@ async function storeLadder(
   options: ChooseOptions,
   key: string,
   rungs: readonly Rung[],
-  logger: Logger,
+  logger: KernelLogger,
 ): Promise<void> {
   const file = options.cacheFile;
   if (file === undefined) return;

@@ -37,9 +37,15 @@ export type Rates = Map<number, Partial<Record<KernelName, number>>>;
 
 /** The memory that measurements use: given back with the object, so that no frame pays for it. */
 export class MeasuringGround {
-  readonly arena = new Arena();
+  /** The memory itself, for kernels that work in one. */
+  readonly arena: Arena = new Arena();
   readonly #runs: F32Bytes[];
 
+  /**
+   * Takes the memory.
+   *
+   * @param largest Bytes of the largest input that will be measured.
+   */
   constructor(largest: number) {
     this.#runs = Array.from({ length: INPUTS + 1 }, () => this.arena.alloc(largest));
     for (const [k, run] of this.#runs.entries()) {

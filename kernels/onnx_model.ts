@@ -118,7 +118,7 @@ export const NAMES = {
  * one +0.0 (broadcast), so that one model both starts and continues sums; a constant zero in the model
  * would be optimised away together with its effect on -0.0.
  */
-export function foldModel(count: number): Bytes {
+export function foldModel(count: number): Uint8Array<ArrayBuffer> {
   const nodes: Node[] = [];
   let left = NAMES.before;
   for (let i = 0; i < count; i++) {
@@ -138,7 +138,7 @@ export function foldModel(count: number): Bytes {
 }
 
 /** The model value x factor, with a factor of one value. */
-export function scaleModel(): Bytes {
+export function scaleModel(): Uint8Array<ArrayBuffer> {
   return model(
     "scale",
     [{ name: NAMES.value, length: "length" }, { name: NAMES.factor, length: 1 }],

@@ -11,12 +11,13 @@
  *
  * @module
  */
-import { getLogger, type Logger } from "@logtape/logtape";
 import { checkExactness } from "./exactness.ts";
 import type { Accumulation, F32Bytes, FoldKernel, KernelName } from "./kernel.ts";
+import { defaultLogger, type KernelLogger } from "./kernel_logger.ts";
 import type { OrtOpened, OrtProvider, OrtReply, OrtRequest } from "./ort_messages.ts";
 import { invariant } from "../wire/errors.ts";
 
+export type { KernelLogger } from "./kernel_logger.ts";
 export type { OrtOpened, OrtProvider } from "./ort_messages.ts";
 
 /** Bytes of a tensor on the device at a time, so that one result arrives in pieces that copy in a few ms. */
@@ -28,7 +29,8 @@ const SILENCE_MS = 20_000;
 
 /** ONNX Runtime cannot be used as asked; the message says why. */
 export class OrtUnavailable extends Error {
-  override readonly name = "OrtUnavailable";
+  /** The class by name, for logs. */
+  override readonly name: string = "OrtUnavailable";
 }
 
 /** How {@link OrtKernel.open} may be called. */
@@ -44,7 +46,7 @@ export interface OrtOptions {
   /** Milliseconds without a word from the worker after which its work is given up. Default 20 s. */
   readonly silenceMs?: number;
   /** Where a failure is reported; the category tierfold, kernels when absent. */
-  readonly logger?: Logger;
+  readonly logger?: KernelLogger;
 }
 
 type Outcome = "done" | "failed";
@@ -63,7 +65,7 @@ export class OrtKernel implements FoldKernel {
   readonly #worker: Worker;
   readonly #fallback: FoldKernel;
   readonly #silenceMs: number;
-  readonly #logger: Logger;
+  readonly #logger: KernelLogger;
   readonly #pending = new Map<number, Pending>();
   /** A sum that its owner forgot, as when a round is given up, must not stay on the device. */
   readonly #forgotten = new FinalizationRegistry<number>((sum) => {
@@ -82,7 +84,7 @@ export class OrtKernel implements FoldKernel {
     this.#worker = worker;
     this.#fallback = options.fallback;
     this.#silenceMs = options.silenceMs ?? SILENCE_MS;
-    this.#logger = options.logger ?? getLogger(["tierfold", "kernels"]);
+    this.#logger = options.logger ?? defaultLogger();
     worker.onmessage = (event: MessageEvent<OrtReply>) => this.#hear(event.data);
     worker.onerror = (event) => {
       event.preventDefault();

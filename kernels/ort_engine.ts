@@ -11,7 +11,8 @@ import { foldModel, NAMES, scaleModel } from "./onnx_model.ts";
 import type { OrtOpened, OrtProvider } from "./ort_messages.ts";
 import { placementsIn, withLogCaptured } from "./ort_placement.ts";
 
-type Runtime = typeof Ort;
+/** ONNX Runtime's module. */
+export type Runtime = typeof Ort;
 type Tensor = Ort.Tensor;
 
 /** How ONNX Runtime's log calls the provider that each kernel claims to be. */
@@ -151,6 +152,7 @@ interface Sum {
 
 /** Sums and products through ONNX Runtime, chunk by chunk. */
 export class Engine {
+  /** What was opened. */
   readonly opened: OrtOpened;
   readonly #place: Place;
   readonly #folds: ReadonlyMap<number, Ort.InferenceSession>;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Accumulation, F32Bytes, FoldKernel } from "./kernel.ts";
+import type { Accumulation, F32Bytes, FoldKernel, KernelName } from "./kernel.ts";
 import { invariant } from "../wire/errors.ts";
 
 /** Values handled at a time when a run is not 4-byte aligned: two blocks stay in the first-level cache. */
@@ -55,9 +55,9 @@ function startInto(target: Float32Array, source: Float32Array): void {
 
 /** Sums and products as plain JavaScript loops, the bits every other kernel is compared with. */
 export class PlainKernel implements FoldKernel {
-  readonly name = "plain";
-  readonly flushesSubnormals = false;
-  readonly wholeFromBytes = Infinity;
+  readonly name: KernelName = "plain";
+  readonly flushesSubnormals: boolean = false;
+  readonly wholeFromBytes: number = Infinity;
 
   begin(out: F32Bytes): Accumulation {
     let started = false;

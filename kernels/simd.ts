@@ -7,7 +7,7 @@
  * @module
  */
 import type { Bf16Bytes, Conversions } from "./convert.ts";
-import type { Accumulation, F32Bytes, FoldKernel } from "./kernel.ts";
+import type { Accumulation, F32Bytes, FoldKernel, KernelName } from "./kernel.ts";
 import { SIMD_WASM } from "./simd_wasm.ts";
 import { invariant } from "../wire/errors.ts";
 
@@ -81,9 +81,9 @@ class MemoryOwner implements RunOwner {
 
 /** Sums, products and conversions in WASM SIMD, synchronous, at any alignment. */
 export class SimdKernel implements FoldKernel, Conversions {
-  readonly name = "simd";
-  readonly flushesSubnormals = false;
-  readonly wholeFromBytes = Infinity;
+  readonly name: KernelName = "simd";
+  readonly flushesSubnormals: boolean = false;
+  readonly wholeFromBytes: number = Infinity;
 
   readonly #home: RunOwner;
   readonly #module: WebAssembly.Module;
