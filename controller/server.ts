@@ -345,12 +345,12 @@ export class Controller implements RelayHost {
     this.#roundTimer = undefined;
     barrier.seal();
     const { round, contributors } = barrier;
-    this.#log.debug("round {round}: {kind} of hosts {hosts} closed with mass {mass}", {
+    this.#log.debug("round {round}: {kind} of hosts {hosts} closed with mass {mass}", () => ({
       round,
       kind: header.kind,
       hosts: contributors.map((key) => this.#hostName(key)).join(", "),
       mass: header.weight,
-    });
+    }));
     barrier.close();
     this.#outcome.rounds++;
     const { record } = this.#out;

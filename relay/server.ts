@@ -215,7 +215,10 @@ export class Relay implements RankHost, UplinkEvents {
     this.#resultsOut = Promise.all(
       this.#barrier.live.map((rank) => this.#ports.get(rank)!.sendResult(prefixed, round)),
     );
-    this.#log.debug("round {round} closed with mass {mass}", { round, mass: header.weight });
+    this.#log.debug("round {round} closed with mass {mass}", () => ({
+      round,
+      mass: header.weight,
+    }));
     for (const { enter } of this.#joiners.splice(0)) enter();
     this.#pump();
   }
@@ -384,12 +387,12 @@ export class Relay implements RankHost, UplinkEvents {
     clearTimeout(this.#roundTimer);
     barrier.seal();
     this.#sent = header;
-    this.#log.debug("round {round}: {kind} of {ranks} goes up with mass {mass}", {
+    this.#log.debug("round {round}: {kind} of {ranks} goes up with mass {mass}", () => ({
       round: barrier.round,
       kind: header.kind,
       ranks: barrier.contributors.join(","),
       mass: header.weight,
-    });
+    }));
     const sending = uplink.sendFrame(this.#out.record);
     for (const rank of this.#exits.splice(0)) this.#track(uplink.rankExit(rank));
     const limit = Math.min(

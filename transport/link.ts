@@ -6,16 +6,25 @@
 import { type Connection, TransportError } from "./connection.ts";
 
 /**
+ * Short reads take so much at once: a small frame then comes with its prefix in one system call. Longer
+ * reads go straight to where they belong.
+ */
+const AHEAD_BYTES = 16 * 1024;
+
+/**
  * One end of a connection. Reads and writes are independent of each other; of each kind at most one is
  * under way, which its callers see to.
  */
 export class Link {
   readonly #connection: Connection;
+  readonly #buffer = new Uint8Array(AHEAD_BYTES);
+  /** What was read and not asked for yet, a part of the buffer. */
+  #ahead = this.#buffer.subarray(0, 0);
   /** Why this end was closed, once it is. */
   #ended: TransportError | undefined;
   /** Settles when the last word was said, once that has begun. */
   #parting: Promise<void> | undefined;
-  /** Bytes read and written so far. */
+  /** Bytes read so far. */
   bytesIn = 0;
   /** Bytes written so far. */
   bytesOut = 0;
@@ -48,8 +57,16 @@ export class Link {
    */
   async readSome(into: Uint8Array, what: string): Promise<number | null> {
     this.#expectStaying();
-    const count = await this.#read(into, what);
-    this.#expectStaying();
+    if (this.#ahead.length === 0) {
+      const short = into.length < AHEAD_BYTES;
+      const count = await this.#read(short ? this.#buffer : into, what);
+      this.#expectStaying();
+      if (count === null || !short) return count;
+      this.#ahead = this.#buffer.subarray(0, count);
+    }
+    const count = Math.min(into.length, this.#ahead.length);
+    into.set(this.#ahead.subarray(0, count));
+    this.#ahead = this.#ahead.subarray(count);
     return count;
   }
 
