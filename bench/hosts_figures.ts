@@ -71,7 +71,7 @@ export interface HostsFigures {
 }
 
 /** What the ring does better, and why: printed beside the figures. */
-export const RING_WINS =
+export const RING_WINS: string =
   "Where a round is limited by bytes, a ring wins: its 2 (N - 1) / N model images leave and reach every " +
   "host at the same time, over all links at once, while the star's controller takes hosts images in and " +
   "gives hosts images out over its one link. The star needs 2 hops up and 2 down whatever the number " +

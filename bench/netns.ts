@@ -23,7 +23,7 @@ const PREFIX = "tfbench";
 const QUEUE_MS = 50;
 
 /** Bytes of Ethernet, IPv4 and TCP (with timestamps) headers that a counted packet carries. */
-export const HEADER_BYTES = 14 + 20 + 32;
+export const HEADER_BYTES: number = 14 + 20 + 32;
 
 /** Traffic of a host's interface since it came up. */
 export interface Counters {
@@ -69,7 +69,7 @@ export class Network {
    * @param hosts How many hosts.
    * @param bitsPerSecond The speed of every link, in each direction.
    * @param exactHeaders Switches off selective acknowledgements, whose options make headers longer than
-   *     {@link HEADER_BYTES}: for counting bytes, not for measuring time.
+   *     {@link HEADER_BYTES}, and the asking for addresses: for counting bytes, not for measuring time.
    * @throws {Error} When a command fails; what was made before is removed.
    */
   constructor(hosts: number, bitsPerSecond: number, exactHeaders = false) {
@@ -82,13 +82,22 @@ export class Network {
         { length: hosts },
         (_, index) => this.#addHost(bridge, index, bitsPerSecond),
       );
-      if (exactHeaders) {
-        const set = "echo 0 > /proc/sys/net/ipv4/tcp_sack";
-        for (const { prefix: [ip = "", ...args] } of this.hosts) run(ip, ...args, "sh", "-c", set);
-      }
+      if (exactHeaders) this.#quieten();
     } catch (error) {
       this.remove();
       throw error;
+    }
+  }
+
+  /** Leaves nothing on the links but TCP segments with the same headers. */
+  #quieten(): void {
+    for (const [index, { prefix: [ip = "", ...args] }] of this.hosts.entries()) {
+      run(ip, ...args, "sh", "-c", "echo 0 > /proc/sys/net/ipv4/tcp_sack");
+      this.hosts.forEach(({ address }, other) => {
+        if (other === index) return;
+        const mac = macOf(other);
+        run(ip, ...args, "ip", "neigh", "replace", address, "lladdr", mac, "dev", "eth0");
+      });
     }
   }
 
@@ -96,6 +105,10 @@ export class Network {
     const full = `${PREFIX}-${Deno.pid}-${name}`;
     run("ip", "netns", "add", full);
     this.#names.push(full);
+    // IPv6 would announce itself on the links while bytes are counted.
+    const quiet = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; " +
+      "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
+    run("ip", "netns", "exec", full, "sh", "-c", `[ ! -d /proc/sys/net/ipv6 ] || { ${quiet}; }`);
     return full;
   }
 
@@ -104,7 +117,8 @@ export class Network {
     const port = `p${index}`;
     const address = `10.77.0.${index + 1}`;
     const peer = ["peer", "name", port, "netns", bridge];
-    run("ip", "link", "add", "eth0", "netns", name, "type", "veth", ...peer);
+    const link = ["link", "add", "eth0", "netns", name, "address", macOf(index)];
+    run("ip", ...link, "type", "veth", ...peer);
     run("ip", "-n", name, "addr", "add", `${address}/24`, "dev", "eth0");
     run("ip", "-n", bridge, "link", "set", port, "master", "br0");
     for (const [namespace, device] of [[name, "lo"], [name, "eth0"], [bridge, port]] as const) {
@@ -162,6 +176,11 @@ function isAlive(pid: number): boolean {
   } catch {
     return false;
   }
+}
+
+/** The hardware address of a host: one of those that anybody may give out. */
+function macOf(host: number): string {
+  return `02:00:0a:4d:00:${(host + 1).toString(16).padStart(2, "0")}`;
 }
 
 /** Runs a command and returns its output. */

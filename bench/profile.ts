@@ -54,7 +54,7 @@ function spent(before: CpuSeconds | undefined, after: CpuSeconds, rounds: number
 }
 
 /** CPU by role, and by role and thread name, between two moments. */
-export function splitCpu(
+function splitCpu(
   roles: readonly string[],
   before: CpuShot,
   after: CpuShot,

@@ -43,12 +43,17 @@ hostsTest("bench:hosts: rounds cross shaped links, and nothing is left behind", 
 });
 
 hostsTest("uplink bytes per host and round are model + 64, for any number of ranks", async () => {
-  const rows = await measureUplink([1, 3], { bytes: 40_000, warm: 1, rounds: 10 }, () => {});
-  const framing = rows.map((row) => [
-    row.uplink_bytes - row.bytes,
-    row.downlink_bytes - row.bytes,
-  ]);
-  assertEquals(framing, [[64, 64], [64, 64]]);
+  // On a busy machine TCP sends again what was not lost, which the counters count: hence another try.
+  for (let tries = 1;; tries++) {
+    const rows = await measureUplink([1, 3], { bytes: 40_000, warm: 1, rounds: 10 }, () => {});
+    const framing = rows.map((row) => [
+      row.uplink_bytes - row.bytes,
+      row.downlink_bytes - row.bytes,
+    ]);
+    if (tries < 3 && framing.flat().some((bytes) => bytes > 64)) continue;
+    assertEquals(framing, [[64, 64], [64, 64]]);
+    return;
+  }
 });
 
 hostsTest("SIGINT ends bench:hosts with all its processes and namespaces", async () => {
