@@ -126,7 +126,14 @@ class Stage {
     } catch (error) {
       await this.#sessions.get(contender)?.close();
       this.#sessions.delete(contender);
-      return this.#leaveOut(contender, rounds, error instanceof Error ? error.message : `${error}`);
+      const message = error instanceof Error ? error.message : String(error);
+      this.#progress(message);
+      // What the process wrote is for the terminal; figures keep the first line.
+      return this.#leaveOut(
+        contender,
+        rounds,
+        message.split("\n")[0]?.replace(/; it wrote:$/, "") ?? "",
+      );
     }
   }
 

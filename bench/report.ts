@@ -154,7 +154,8 @@ async function readFigures(): Promise<AllFigures> {
     if (text === undefined) console.error(`${DOCS_FOLDER}/${name}.json is not there: left out`);
     else all[name] = JSON.parse(text);
   }
-  return all;
+  const kernels = await readIfThere(`${DOCS_FOLDER}/kernels.md`);
+  return { ...all, ...(kernels === undefined ? {} : { kernels }) };
 }
 
 async function readIfThere(path: string): Promise<string | undefined> {

@@ -44,11 +44,31 @@ export interface AllFigures {
   soak?: SoakFigures;
   /** `deno task bench:profile`. */
   profile?: ProfileFigures;
+  /** The page that `deno task bench:kernels` wrote. */
+  kernels?: string;
 }
 
-/** Judges every target but the kernel's, which has a bench of its own. */
+/** Judges every target. */
 export function targets(all: AllFigures): Target[] {
-  return [...benchTargets(all.bench), ...hostsTargets(all.hosts), ...runTargets(all)];
+  return [
+    ...benchTargets(all.bench),
+    ...hostsTargets(all.hosts),
+    kernelTarget(all.kernels),
+    ...runTargets(all),
+  ];
+}
+
+/** Repeats the verdict of the kernels' own page. */
+function kernelTarget(page: string | undefined): Target {
+  const verdict = /simd was [^.]+\. At [^.]+\./.exec(page ?? "")?.[0];
+  return {
+    what: "fold kernel, 4 inputs",
+    toReach: "at least 90 % of memcpy-bound bandwidth, and never slower than plain JS",
+    ...(verdict === undefined ? {} : {
+      measured: `${verdict.replaceAll("\n", " ")} See [kernels](performance/kernels.md)`,
+      reached: !/simd was slower|missed/.test(verdict),
+    }),
+  };
 }
 
 function benchTargets(bench: BenchFigures | undefined): Target[] {

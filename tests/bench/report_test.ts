@@ -49,6 +49,17 @@ Deno.test("targets are judged, and what was not measured says so", () => {
   assertEquals(judge(650), [true, true, undefined, true, true]);
   assertEquals(judge(701), [false, true, undefined, true, true]);
   assertEquals(judge(757), [false, false, undefined, true, true]);
+  const kernel = (verdict: string) =>
+    targets({ kernels: `# Kernels\n\n${verdict}` }).find(({ what }) => what.includes("kernel"))
+      ?.reached;
+  const never = "simd was faster than plain at every size.";
+  assertEquals(kernel(`${never} At 64 MiB simd reached 95 % of the bound (to reach: 90 %).`), true);
+  assertEquals(
+    kernel(
+      `${never} At 64 MiB simd reached 85 % of the bound (to reach: 90 %, missed in this run).`,
+    ),
+    false,
+  );
   assert(targets({}).every(({ reached }) => reached === undefined));
 });
 
