@@ -43,11 +43,11 @@ export interface RelayHost {
    */
   renew(port: RelayPort, ranks: readonly number[], narrow: boolean): void;
   /**
-   * A frame starts to arrive: gives the slot for it and the length to trust.
+   * A frame starts to arrive: gives the slot for it.
    *
    * @throws {WireError} when none may come now.
    */
-  expectFrame(port: RelayPort): { slot: FrameSlot; trustedLength: number };
+  expectFrame(port: RelayPort): FrameSlot;
   /**
    * Takes a verified frame.
    *

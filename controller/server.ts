@@ -67,7 +67,6 @@ export class Controller implements RelayHost {
   readonly #serving = new Set<Promise<void>>();
   readonly #outcome: ControllerOutcome = { rounds: 0, left: [], lost: [] };
   readonly #finished = Promise.withResolvers<void>();
-  #trusted = 0;
   /** Settles when the slot of the result may be written again. */
   #resultsOut: Promise<unknown> = Promise.resolve();
   /** Settles at the end of the round, when hosts that came in its middle are let in. */
@@ -168,7 +167,7 @@ export class Controller implements RelayHost {
     return this.#boundary.promise;
   }
 
-  expectFrame(port: RelayPort): { slot: FrameSlot; trustedLength: number } {
+  expectFrame(port: RelayPort): FrameSlot {
     const { key, name } = port.host!;
     if (!this.#barrier.maySend(key)) {
       throw new WireError(
@@ -182,13 +181,12 @@ export class Controller implements RelayHost {
     }
     let slot = this.#slots.get(key);
     if (slot === undefined) this.#slots.set(key, slot = new FrameSlot(this.#arena));
-    return { slot, trustedLength: this.#trusted };
+    return slot;
   }
 
   deliver(port: RelayPort, header: FrameHeader): void {
     const { key, name } = port.host!;
     checkFoldable(header, `host ${JSON.stringify(name)}`);
-    this.#trusted = Math.max(this.#trusted, header.length);
     this.#barrier.deliver(key, { bytes: this.#slots.get(key)!.frame, header });
     this.#owed.add(port);
     this.#watchRound();

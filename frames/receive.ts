@@ -8,7 +8,7 @@ import type { Link } from "../transport/link.ts";
 import { Breather } from "../transport/breather.ts";
 import { expectWhole, type FrameHeader, frameMacError, FrameParser } from "../wire/round_frame.ts";
 import { WireError } from "../wire/errors.ts";
-import { STAGING_CHUNK_BYTES, TAG_BYTES } from "../wire/limits.ts";
+import { TAG_BYTES } from "../wire/limits.ts";
 import { tagsEqual } from "../wire/mac.ts";
 import type { Tagger, TagLane } from "../workers/tagger.ts";
 import { TransportError } from "../transport/connection.ts";
@@ -23,11 +23,6 @@ export interface ReceiveOptions {
   tagger: Tagger | undefined;
   /** The most bytes of a frame's data. */
   ceiling: number;
-  /**
-   * A length that an authenticated peer has used before: so much memory is taken at once; beyond it
-   * memory grows with the bytes that really arrive.
-   */
-  trustedLength: number;
   /** The tag of the record around the frame, which takes the frame's bytes too. */
   recordTag?: TagLane;
 }
@@ -51,6 +46,10 @@ export async function receiveFrame(
   const tag = options.tagger?.open(length);
   try {
     return await receive(link, slot, length, what, options, tag);
+  } catch (error) {
+    // Whatever room was announced, a peer that fails leaves none of it taken.
+    slot.release();
+    throw error;
   } finally {
     tag?.abandon();
   }
@@ -69,16 +68,10 @@ async function receive(
   const signedEnd = Math.max(length - TAG_BYTES, 0);
   let header: FrameHeader | undefined;
   let received = 0;
-  makeRoom(slot, Math.min(length, Math.max(options.trustedLength, STAGING_CHUNK_BYTES)), 0, what);
+  makeRoom(slot, length, what);
+  const { frame } = slot;
   while (received < length) {
-    if (received === slot.frame.length) {
-      // Threads must be done with the old place before the frame moves to a larger one.
-      await tag?.settle();
-      await options.recordTag?.settle();
-      makeRoom(slot, Math.min(length, 2 * received), received, what);
-    }
-    const frame = slot.frame;
-    const until = Math.min(received + READ_BYTES, frame.length);
+    const until = Math.min(received + READ_BYTES, length);
     const count = await link.readSome(frame.subarray(received, until), what);
     if (count === null) {
       throw new TransportError(
@@ -98,16 +91,20 @@ async function receive(
     if (turn !== undefined) await turn;
   }
   expectWhole(header, length);
-  if (tag !== undefined && !tagsEqual(await tag.digest(), slot.frame.subarray(signedEnd))) {
+  if (tag !== undefined && !tagsEqual(await tag.digest(), frame.subarray(signedEnd))) {
     throw frameMacError();
   }
   return header;
 }
 
-/** Makes room; a peer whose frame this process cannot hold loses its connection, not everybody. */
-function makeRoom(slot: FrameSlot, length: number, keep: number, what: string): void {
+/**
+ * Makes room. What is taken is address space: a page is memory only once bytes have arrived in it, so
+ * that an announced length costs nothing until it is true. A peer whose frame this process cannot hold
+ * loses its connection, not everybody.
+ */
+function makeRoom(slot: FrameSlot, length: number, what: string): void {
   try {
-    slot.reserve(length, keep);
+    slot.reserve(length);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     throw new WireError("ceiling", "connection", `making room for ${what}: ${error.message}`);

@@ -61,15 +61,15 @@ export class RecordReader {
    * Waits for the next record, however long that takes, and reads it.
    *
    * @param frameKind The kind of record in which the other end sends frames.
-   * @param accept Called when a frame starts to arrive: gives the slot to put it into and the length to
-   *   trust, or throws when no frame may come now.
+   * @param accept Called when a frame starts to arrive: gives the slot to put it into, or throws when
+   *   no frame may come now.
    * @returns The record, or null when the stream ended cleanly before it.
    * @throws {WireError} when what comes is not an authentic record, or may not come now.
    * @throws {TransportError} when the stream breaks, is too slow, or carries a refusal.
    */
   async next(
     frameKind: "host_frame" | "broadcast",
-    accept: () => { slot: FrameSlot; trustedLength: number },
+    accept: () => FrameSlot,
   ): Promise<IncomingRecord | null> {
     const link = this.#link;
     const start = this.#start;
@@ -115,7 +115,7 @@ export class RecordReader {
 
   async #readFrame(
     header: RecordHeader,
-    { slot, trustedLength }: { slot: FrameSlot; trustedLength: number },
+    slot: FrameSlot,
   ): Promise<IncomingRecord> {
     const recordTag = this.#tagger.open(header.length);
     recordTag.update(this.#start.subarray(0, RECORD_SIGNED_BYTES));
@@ -127,7 +127,7 @@ export class RecordReader {
         slot,
         header.length,
         `a ${header.kind} record`,
-        { tagger, ceiling: this.#ceiling, trustedLength, recordTag },
+        { tagger, ceiling: this.#ceiling, recordTag },
       );
       if (!tagsEqual(await recordTag.digest(), this.#start.subarray(RECORD_SIGNED_BYTES))) {
         throw recordMacError(header);

@@ -39,27 +39,15 @@ export class FrameSlot {
   }
 
   /**
-   * Makes room for a frame of `length` bytes.
+   * Makes room for a frame of `length` bytes; what lay there is lost.
    *
-   * @param keep How many bytes of the frame so far must survive.
    * @throws {RangeError} when the arena is full.
    */
-  reserve(length: number, keep = 0): void {
+  reserve(length: number): void {
     if (length > this.capacity) {
-      const old = this.#run;
-      if (old !== undefined && keep === 0) {
-        this.#arena.free(old);
-        this.#run = undefined;
-      }
-      const run = this.#arena.alloc(length + FRAME_AT);
-      if (old !== undefined && keep > 0) {
-        run.set(old.subarray(FRAME_AT, FRAME_AT + keep), FRAME_AT);
-        this.#arena.free(old);
-      }
-      this.#run = run;
-    } else if (length === this.#length) {
-      return;
-    }
+      this.release();
+      this.#run = this.#arena.alloc(length + FRAME_AT);
+    } else if (length === this.#length) return;
     this.#length = length;
     this.#frame = this.#run!.subarray(FRAME_AT, FRAME_AT + length);
   }

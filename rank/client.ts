@@ -371,8 +371,6 @@ export class RankClient {
     const header = await receiveFrame(this.#link, this.#slot, length, what, {
       tagger: this.#tagger,
       ceiling: DEFAULT_FRAME_CEILING,
-      // A result can be f32 where bf16 was sent.
-      trustedLength: 2 * sent.length,
     });
     checkFoldable(header, `the relay at ${this.#link.peer}`, this.#version);
     const difference = schemaDifference(header, sent, {

@@ -33,8 +33,6 @@ export interface RankHost {
   readonly ceiling: number;
   /** How long one frame may take from its first byte to its last, in milliseconds. */
   readonly frameMs: number;
-  /** The longest frame that was authentic so far. */
-  readonly trustedLength: number;
 
   /**
    * Decides on a handshake, and calls {@link RankPort.enter} once the rank takes part.
@@ -180,7 +178,6 @@ export class RankPort {
         receiveFrame(this.#link, host.slot(rank), length, `the frame of rank ${rank}`, {
           tagger: host.tagger,
           ceiling: host.ceiling,
-          trustedLength: host.trustedLength,
         }),
     );
     if (!this.#gone) host.deliver(rank, header, this.#version);

@@ -49,7 +49,6 @@ export class Relay implements RankHost, UplinkEvents {
   readonly #finished = Promise.withResolvers<void>();
   readonly #stop = new AbortController();
   #uplink: Uplink | undefined;
-  #trusted = 0;
   #sent: FrameHeader | undefined;
   /** Whether the controller was told that all ranks take bf16. */
   #narrow = false;
@@ -109,10 +108,6 @@ export class Relay implements RankHost, UplinkEvents {
     return this.#settings.roundDeadlineMs;
   }
 
-  get trustedLength(): number {
-    return this.#trusted;
-  }
-
   slot(rank: number): FrameSlot {
     let slot = this.#slots.get(rank);
     if (slot === undefined) this.#slots.set(rank, slot = new FrameSlot(this.#arena));
@@ -160,7 +155,6 @@ export class Relay implements RankHost, UplinkEvents {
 
   deliver(rank: number, header: FrameHeader, version: number): void {
     checkFoldable(header, `rank ${rank}`, version);
-    this.#trusted = Math.max(this.#trusted, header.length);
     this.#barrier.deliver(rank, { bytes: this.slot(rank).frame, header });
     this.#watchRound();
     this.#pump();
@@ -183,7 +177,7 @@ export class Relay implements RankHost, UplinkEvents {
 
   // What the channel to the controller asks.
 
-  expectResult(): { slot: FrameSlot; trustedLength: number } {
+  expectResult(): FrameSlot {
     if (this.#barrier.phase !== "sealed" || this.#sent === undefined) {
       throw new WireError(
         "message",
@@ -191,7 +185,7 @@ export class Relay implements RankHost, UplinkEvents {
         `the controller sent a result in round ${this.#barrier.round} before this host's frame`,
       );
     }
-    return { slot: this.#out, trustedLength: this.#sent.length };
+    return this.#out;
   }
 
   result(header: FrameHeader): void {

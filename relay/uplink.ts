@@ -17,11 +17,11 @@ import type { Tagger } from "../workers/tagger.ts";
 /** What the channel needs of its relay. */
 export interface UplinkEvents {
   /**
-   * A result starts to arrive: gives the slot for it and the length to trust.
+   * A result starts to arrive: gives the slot for it.
    *
    * @throws {WireError} when no result is due.
    */
-  expectResult(): { slot: FrameSlot; trustedLength: number };
+  expectResult(): FrameSlot;
   /** A round's result has arrived and is authentic. */
   result(header: FrameHeader): void;
   /** The controller says to stop waiting for a rank. */

@@ -31,9 +31,6 @@ export const MAX_WORLD_SIZE = 131_072;
 /** Most bytes of the text that tells a peer why it was refused. */
 export const MAX_REFUSAL_BYTES = 1024;
 
-/** Bytes that a reader takes at once while it does not yet know an authenticated length. */
-export const STAGING_CHUNK_BYTES = 1024 ** 2;
-
 /**
  * The ceiling for a process that knows its model's size.
  *

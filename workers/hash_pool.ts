@@ -19,13 +19,12 @@ type Order =
   | { type: "update"; lane: number; at: number; length: number }
   | { type: "bytes"; lane: number; bytes: Uint8Array }
   | { type: "digest"; lane: number }
-  | { type: "settle"; lane: number }
   | { type: "abandon"; lane: number };
 
-/** What it answers to "digest" and, without a digest, to "settle". */
+/** What it answers to "digest". */
 interface Answer {
   lane: number;
-  digest?: Uint8Array;
+  digest: Uint8Array;
 }
 
 /** The global scope of a thread, as far as it is used. */
@@ -68,9 +67,6 @@ function serve(createHmac: typeof CreateHmac, scope: Scope): void {
         });
         lanes.delete(order.lane);
         break;
-      case "settle":
-        scope.postMessage({ lane: order.lane });
-        break;
       case "abandon":
         lanes.delete(order.lane);
         break;
@@ -80,7 +76,7 @@ function serve(createHmac: typeof CreateHmac, scope: Scope): void {
 
 class Thread {
   readonly #worker: Worker;
-  readonly #waiting = new Map<number, (digest: Uint8Array | undefined) => void>();
+  readonly #waiting = new Map<number, (digest: Uint8Array) => void>();
   #memory: ArrayBufferLike | undefined;
   /** Bytes that open lanes have announced. */
   load = 0;
@@ -110,10 +106,10 @@ class Thread {
     this.#worker.postMessage(order);
   }
 
-  ask(type: "digest" | "settle", lane: number): Promise<Uint8Array | undefined> {
+  digest(lane: number): Promise<Uint8Array> {
     return new Promise((resolve) => {
       this.#waiting.set(lane, resolve);
-      this.tell({ type, lane });
+      this.tell({ type: "digest", lane });
     });
   }
 
@@ -156,15 +152,9 @@ class ThreadLane implements TagLane {
 
   async digest(): Promise<Uint8Array> {
     this.#flush();
-    const digest = await this.#thread.ask("digest", this.#lane);
+    const digest = await this.#thread.digest(this.#lane);
     this.#end();
-    invariant(digest !== undefined, "a thread answers without a digest");
     return digest.subarray(0, TAG_BYTES);
-  }
-
-  async settle(): Promise<void> {
-    this.#flush();
-    await this.#thread.ask("settle", this.#lane);
   }
 
   abandon(): void {

@@ -13,8 +13,6 @@ export interface TagLane {
   update(bytes: Uint8Array): void;
   /** The tag of everything taken, 8 bytes; the lane is spent. */
   digest(): Uint8Array | Promise<Uint8Array>;
-  /** Waits until the bytes taken so far were read; they may change afterwards. */
-  settle(): void | Promise<void>;
   /** Gives the lane up without a tag. */
   abandon(): void;
 }
@@ -49,8 +47,6 @@ class LoopLane implements TagLane {
   digest(): Uint8Array {
     return this.#tag.digest();
   }
-
-  settle(): void {}
 
   abandon(): void {}
 }
