@@ -3,8 +3,8 @@
  *
  *     export TIERFOLD_SALT=$(openssl rand -hex 16)
  *     deno run --allow-net --allow-env controller.ts --listen 127.0.0.1:7070 --world-size 2 &
- *     deno run --allow-net --allow-env relay.ts --ranks 0-1 --world-size 2 \
- *       --controller 127.0.0.1:7070 --listen 127.0.0.1:7071 &
+ *     deno run --allow-net --allow-env relay.ts --host here --ranks 0-1 \
+ *       --world-size 2 --controller 127.0.0.1:7070 --listen 127.0.0.1:7071 &
  *     deno run --allow-net --allow-env examples/own_loop.ts 127.0.0.1:7071 0 2 &
  *     deno run --allow-net --allow-env examples/own_loop.ts 127.0.0.1:7071 1 2
  *

@@ -32,7 +32,7 @@ export function describeShard({ rank, digits, labels, steps }: StartReport): str
   return `  rank ${`${rank}`.padEnd(2)}  ${count(digits).padStart(5)} digits, mostly ${
     many.join(" ")
   }; ` +
-    `${steps} steps a round`;
+    `${steps} step${plural(steps)} a round`;
 }
 
 /** Puts the accuracies side by side and checks what the demo is to show. */
