@@ -23,7 +23,7 @@ const plan: KernelPlan = {
     : [4 * KiB, 16 * KiB, 64 * KiB, 256 * KiB, MiB, 4 * MiB, 16 * MiB, 64 * MiB, 256 * MiB],
   rounds: quick ? 9 : 21,
   providers: quick ? [] : ["wasm", "webgpu"],
-  progress: ({ bytes }) => console.error(`measured ${formatSize(bytes)}`),
+  progress: (bytes, what) => console.error(`measured ${formatSize(bytes)} ${what}`),
 };
 const machine = machineLine(describeMachine());
 const figures = await measureKernels(plan);

@@ -5,7 +5,7 @@
  */
 
 import { Arena } from "../kernels/arena.ts";
-import type { FoldKernel, KernelName } from "../kernels/kernel.ts";
+import type { F32Bytes, FoldKernel, KernelName } from "../kernels/kernel.ts";
 import { OrtKernel, type OrtProvider } from "../kernels/ort.ts";
 import { PlainKernel } from "../kernels/plain.ts";
 import { SimdKernel } from "../kernels/simd.ts";
@@ -23,7 +23,9 @@ const COPY_TRAFFIC = 2;
 export const BOUND = COPY_TRAFFIC / FOLD_TRAFFIC;
 
 /** Bytes that one timed sample handles at least, so that the clock's grain does not show. */
-const SAMPLE_BYTES = 1 << 20;
+const SAMPLE_BYTES = 4 << 20;
+/** Time in ms that a contender runs before it is measured. */
+const WARM_UP_MS = 40;
 /** Time in ms after which a slow contender sits out a size's further rounds. */
 const PATIENCE_MS = 1_500;
 /** Samples that it takes even so. */
@@ -57,8 +59,8 @@ export interface KernelPlan {
   readonly rounds: number;
   /** ONNX Runtime's providers to take along. */
   readonly providers: readonly OrtProvider[];
-  /** Told of each finished row. */
-  readonly progress?: (row: KernelRow) => void;
+  /** Told of each size that was measured, and with what. */
+  readonly progress?: (bytes: number, what: string) => void;
 }
 
 interface Runner {
@@ -78,6 +80,9 @@ const median = (values: readonly number[]): number => {
 
 async function sample(runner: Runner, bytes: number): Promise<void> {
   const runs = runner.name.startsWith("ort") ? 1 : Math.max(1, Math.ceil(SAMPLE_BYTES / bytes));
+  // What the one before left in the caches is not this one's affair.
+  const first = runner.run();
+  if (first !== undefined) await first;
   const start = performance.now();
   for (let i = 0; i < runs; i++) {
     const result = runner.run();
@@ -88,77 +93,106 @@ async function sample(runner: Runner, bytes: number): Promise<void> {
   runner.spent += ms;
 }
 
-/** Opens the ONNX Runtime kernels that can be had, and says of the others why not. */
-async function openOrt(providers: readonly OrtProvider[], fallback: FoldKernel) {
-  const kernels: OrtKernel[] = [];
-  const missing: Partial<Record<KernelName, string>> = {};
-  for (const provider of providers) {
-    try {
-      kernels.push(await OrtKernel.open({ provider, fallback }));
-    } catch (error) {
-      missing[`ort-${provider}`] = error instanceof Error ? error.message : String(error);
+/** Samples all runners in turns, after turns that are not counted: code is compiled, buffers are made. */
+async function takeTurns(
+  runners: readonly Runner[],
+  bytes: number,
+  rounds: number,
+): Promise<void> {
+  for (const runner of runners) {
+    do await sample(runner, bytes); while (runner.spent < WARM_UP_MS);
+    runner.samples.length = 0;
+  }
+  for (let round = 0; round < rounds; round++) {
+    for (const runner of runners) {
+      if (round >= LEAST_SAMPLES && runner.spent > PATIENCE_MS) continue;
+      await sample(runner, bytes);
     }
   }
-  return { kernels, missing };
+}
+
+/** The memory of a run, and the contenders made for it. */
+class Bench {
+  readonly arena = new Arena();
+  readonly rates = new Map<number, Partial<Record<Contender, number>>>();
+  readonly #runs: F32Bytes[];
+
+  constructor(readonly plan: KernelPlan) {
+    const largest = Math.max(...plan.sizes);
+    this.#runs = Array.from({ length: INPUTS + 1 }, () => this.arena.alloc(largest));
+    for (const run of this.#runs) {
+      new Float32Array(run.buffer, run.byteOffset, largest / 4).fill(1.1);
+    }
+  }
+
+  folding(kernel: FoldKernel, bytes: number): Runner {
+    const [out, ...inputs] = this.#runs.map((run) => run.subarray(0, bytes));
+    const run = () => {
+      const sum = kernel.begin(out!);
+      const added = sum.add(inputs);
+      return added === undefined ? sum.finish() : added.then(() => sum.finish());
+    };
+    return { name: kernel.name, input: bytes * INPUTS, run, samples: [], spent: 0 };
+  }
+
+  async measure(runnersFor: (bytes: number) => Runner[], what: string): Promise<void> {
+    for (const bytes of this.plan.sizes) {
+      const runners = runnersFor(bytes);
+      await takeTurns(runners, bytes, this.plan.rounds);
+      const rates = Object.fromEntries(runners.map(({ name, samples }) => [name, median(samples)]));
+      this.rates.set(bytes, { ...this.rates.get(bytes), ...rates });
+      this.plan.progress?.(bytes, what);
+    }
+  }
 }
 
 /**
- * Folds {@link INPUTS} inputs of each size with every kernel, and copies one input, in turns.
+ * Folds {@link INPUTS} inputs of each size with every kernel, and copies one input. The CPU's contenders
+ * take turns; ONNX Runtime comes after them, since its compilation goes on in the background for seconds.
  *
  * @throws {Error} when a kernel fails while it is measured: its fallback's speed would be reported.
  */
 export async function measureKernels(plan: KernelPlan): Promise<KernelFigures> {
-  const arena = new Arena();
+  const bench = new Bench(plan);
   const largest = Math.max(...plan.sizes);
-  const runs = Array.from({ length: INPUTS + 1 }, () => arena.alloc(largest));
-  for (const run of runs) new Float32Array(run.buffer, run.byteOffset, largest / 4).fill(1.1);
   // Ordinary memory, where a copy is the C library's memcpy; shared memory is copied more slowly.
   const from = new Uint8Array(largest).fill(1);
   const to = new Uint8Array(largest).fill(2);
-
+  const copying = (bytes: number): Runner => {
+    const source = from.subarray(0, bytes);
+    const target = to.subarray(0, bytes);
+    const run = () => target.set(source);
+    return { name: "memcpy", input: bytes, run, samples: [], spent: 0 };
+  };
+  const simd = SimdKernel.create(bench.arena);
   const plain = new PlainKernel();
-  const { kernels: ort, missing } = await openOrt(plan.providers, plain);
-  const kernels: FoldKernel[] = [SimdKernel.create(arena), plain, ...ort];
-  const rows: KernelRow[] = [];
-  try {
-    for (const bytes of plan.sizes) {
-      const [out, ...inputs] = runs.map((run) => run.subarray(0, bytes));
-      const source = from.subarray(0, bytes);
-      const target = to.subarray(0, bytes);
-      const runners: Runner[] = [
-        { name: "memcpy", input: bytes, run: () => target.set(source), samples: [], spent: 0 },
-        ...kernels.map((kernel): Runner => ({
-          name: kernel.name,
-          input: bytes * INPUTS,
-          run: () => {
-            const sum = kernel.begin(out!);
-            const added = sum.add(inputs);
-            if (added === undefined) return sum.finish();
-            return added.then(() => sum.finish());
-          },
-          samples: [],
-          spent: 0,
-        })),
-      ];
-      // One turn that is not counted: code is compiled, buffers are made.
-      for (const runner of runners) await sample(runner, bytes);
-      for (const runner of runners) runner.samples.length = 0;
-      for (let round = 0; round < plan.rounds; round++) {
-        for (const runner of runners) {
-          if (round >= LEAST_SAMPLES && runner.spent > PATIENCE_MS) continue;
-          await sample(runner, bytes);
-        }
-      }
-      const rates = Object.fromEntries(runners.map(({ name, samples }) => [name, median(samples)]));
-      const row: KernelRow = { bytes, rates };
-      rows.push(row);
-      plan.progress?.(row);
+  await bench.measure(
+    (bytes) => [copying(bytes), bench.folding(simd, bytes), bench.folding(plain, bytes)],
+    "on the CPU",
+  );
+
+  const missing: Partial<Record<KernelName, string>> = {};
+  let adapter: string | undefined;
+  for (const provider of plan.providers) {
+    let kernel: OrtKernel;
+    try {
+      kernel = await OrtKernel.open({ provider, fallback: plain });
+    } catch (error) {
+      missing[`ort-${provider}`] = error instanceof Error ? error.message : String(error);
+      continue;
     }
-    const failed = ort.find(({ failure }) => failure !== undefined);
-    if (failed !== undefined) throw new Error(`${failed.name} failed: ${failed.failure}`);
-  } finally {
-    for (const kernel of kernels) await kernel.close();
+    try {
+      await bench.measure((bytes) => [bench.folding(kernel, bytes)], kernel.name);
+      if (kernel.failure !== undefined) throw new Error(`${kernel.name}: ${kernel.failure}`);
+      if (provider === "webgpu") adapter = kernel.opened.adapter;
+    } finally {
+      await kernel.close();
+    }
   }
-  const adapter = ort.find(({ name }) => name === "ort-webgpu")?.opened.adapter;
-  return { rows, missing, rounds: plan.rounds, ...(adapter === undefined ? {} : { adapter }) };
+  return {
+    rows: [...bench.rates].map(([bytes, rates]) => ({ bytes, rates })),
+    missing,
+    rounds: plan.rounds,
+    ...(adapter === undefined ? {} : { adapter }),
+  };
 }

@@ -87,8 +87,10 @@ export function kernelPage(figures: KernelFigures, machine: string): string {
     : `\n- ort-webgpu ran on: ${figures.adapter}. Its figures include all transfers.`;
   return `# Kernels
 
-\`deno task bench:kernels\` on ${machine}. Medians of ${figures.rounds} samples, all contenders taking turns (a slow
-one takes fewer). GB/s are 1e9 bytes of input a second. ${kernelVerdict(figures)}
+\`deno task bench:kernels\` on ${machine}. Medians of ${figures.rounds} samples (fewer of
+a slow one); memcpy, simd and plain take turns. GB/s are 1e9 bytes of input a second. ${
+    kernelVerdict(figures)
+  }
 
 ${kernelTable(figures)}
 
