@@ -21,6 +21,8 @@ export interface SessionPlan {
   readonly roundDeadlineMs?: number;
   readonly joinDeadlineMs?: number;
   readonly frameCeilingBytes?: number;
+  /** Threads that hash, in relays and controller; none when left out. */
+  readonly workers?: number;
   /** What one relay is told otherwise, by host. */
   readonly relays?: Readonly<Record<number, Partial<RelaySettings>>>;
 }
@@ -194,7 +196,7 @@ export class Session implements AsyncDisposable {
       listen: LOOPBACK,
       salt: SALT,
       frameCeilingBytes: this.#plan.frameCeilingBytes ?? 64 * 1024 ** 2,
-      workers: 0,
+      workers: this.#plan.workers ?? 0,
       joinDeadlineMs,
       roundDeadlineMs,
       kernel: (arena: Parameters<typeof SimdKernel.create>[0]) =>
