@@ -171,17 +171,27 @@ export class RankPort {
       );
     }
     const length = decodeLength(prefix, host.ceiling);
-    const header = await this.#link.within(
-      host.frameMs,
-      `reading a frame of rank ${rank}`,
-      () =>
-        receiveFrame(this.#link, host.slot(rank), length, `the frame of rank ${rank}`, {
-          tagger: host.tagger,
-          ceiling: host.ceiling,
-        }),
+    const header = await this.#inTime(
+      receiveFrame(this.#link, host.slot(rank), length, `the frame of rank ${rank}`, {
+        tagger: host.tagger,
+        ceiling: host.ceiling,
+      }),
     );
     if (!this.#gone) host.deliver(rank, header, this.#version);
     return true;
+  }
+
+  /** Waits for a frame that has begun to arrive; one that takes too long is refused. */
+  async #inTime(frame: Promise<FrameHeader>): Promise<FrameHeader> {
+    const { frameMs } = this.#host;
+    const timer = setTimeout(() => {
+      void this.refuse(`reading a frame of rank ${this.#rank}: it took longer than ${frameMs} ms`);
+    }, frameMs);
+    try {
+      return await frame;
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   #leave(clean: boolean, reason: string): void {
