@@ -211,8 +211,9 @@ export class RankClient {
 
   /** Leaves the session cleanly: the relay goes on without this rank. Never rejects. */
   close(): Promise<void> {
-    this.#failed ??= new TransportError("ended", `rank ${this.rank} was closed`);
-    this.#link.close();
+    const ended = new TransportError("ended", `rank ${this.rank} was closed`);
+    this.#failed ??= ended;
+    this.#link.close(ended);
     return Promise.resolve();
   }
 

@@ -215,21 +215,20 @@ export class RawChannel extends RawPeer {
 /** A controller by hand: accepts one relay after another. */
 export class RawController implements Disposable {
   readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  readonly address = { hostname: "127.0.0.1", port: this.#listener.addr.port };
+  #closed = false;
 
-  get address(): { hostname: string; port: number } {
-    return { hostname: "127.0.0.1", port: this.#listener.addr.port };
-  }
-
-  /** The next relay, its magic and Hello read and answered. */
-  async accept(): Promise<{ channel: RawChannel; host: string; ranks: number[] }> {
+  /** The next relay, its magic and Hello read and, unless told otherwise, answered. */
+  async accept(answer = true): Promise<{ channel: RawChannel; host: string; ranks: number[] }> {
     const channel = new RawChannel(await soon("a relay", this.#listener.accept()));
     await channel.read(4);
     const { host, ranks } = await channel.expectControl("hello");
-    await channel.sendControl({ type: "hello_ack" });
+    if (answer) await channel.sendControl({ type: "hello_ack" });
     return { channel, host, ranks };
   }
 
   [Symbol.dispose](): void {
-    this.#listener.close();
+    if (!this.#closed) this.#listener.close();
+    this.#closed = true;
   }
 }
