@@ -4,12 +4,21 @@
  * @module
  */
 
+import { NONFINITE_POLICIES, type NonFinitePolicy } from "../fold/nonfinite.ts";
 import { MAX_HOST_NAME_BYTES, MAX_WORLD_SIZE } from "../wire/limits.ts";
 import { type CommonOptions, commonTable, durationOption, finishCommon } from "./common_options.ts";
 import { type ReadEnvironment, resolveOptions } from "./options.ts";
 import type { Program } from "./program.ts";
 import { option, type OptionValues, UsageError } from "./spec.ts";
-import { formatHostPort, formatRanks, type HostPort, hostPort, rankSet, text } from "./values.ts";
+import {
+  choice,
+  formatHostPort,
+  formatRanks,
+  type HostPort,
+  hostPort,
+  rankSet,
+  text,
+} from "./values.ts";
 
 /** Everything that a relay is told. */
 export interface RelayOptions extends CommonOptions {
@@ -21,6 +30,8 @@ export interface RelayOptions extends CommonOptions {
   readonly controller: HostPort;
   /** How long to try to reach the controller. */
   readonly connectDeadlineMs: number;
+  /** What becomes of NaN and infinities in a rank's frame. */
+  readonly nonfinite: NonFinitePolicy;
 }
 
 const table = {
@@ -44,6 +55,13 @@ const table = {
     show: formatHostPort,
   }),
   connectDeadline: durationOption("how long to try to reach the controller", "1m"),
+  nonfinite: option({
+    value: "POLICY",
+    help:
+      "a rank's NaN and infinities: refuse (the rank is out), zero (each counts as 0) or allow (not looked for)",
+    schema: choice(NONFINITE_POLICIES),
+    fallback: "refuse",
+  }),
   joinDeadline: durationOption("how long to wait for this host's ranks to connect", "5m"),
   ...commonTable,
 };
@@ -70,6 +88,7 @@ export const relayProgram: Program<typeof table, RelayOptions> = {
       ranks: values.ranks,
       controller: values.controller,
       connectDeadlineMs: values.connectDeadline,
+      nonfinite: values.nonfinite,
     };
   },
 };

@@ -3,6 +3,9 @@
  *
  * @module
  */
+import { getLogger } from "@logtape/logtape";
+import type { NonFiniteScreen } from "../fold/nonfinite.ts";
+import { checkFoldable } from "../fold/schema.ts";
 import { receiveFrame } from "../frames/receive.ts";
 import type { FrameSlot } from "../frames/slot.ts";
 import { type Connection, TransportError } from "../transport/connection.ts";
@@ -31,6 +34,8 @@ export interface RankHost {
   readonly salt: Uint8Array;
   readonly tagger: Tagger;
   readonly ceiling: number;
+  /** Looks for values that are not finite. */
+  readonly screen: NonFiniteScreen;
   /** How long one frame may take from its first byte to its last, in milliseconds. */
   readonly frameMs: number;
 
@@ -44,13 +49,8 @@ export interface RankHost {
   slot(rank: number): FrameSlot;
   /** Whether a frame of this rank may come now. */
   maySend(rank: number): boolean;
-  /**
-   * Takes a verified frame, which lies in the rank's slot.
-   *
-   * @param version The protocol version that the rank speaks.
-   * @throws {WireError} when it cannot be folded, whatever the others send.
-   */
-  deliver(rank: number, header: FrameHeader, version: number): void;
+  /** Takes a frame that was verified and checked, which lies in the rank's slot. */
+  deliver(rank: number, header: FrameHeader): void;
   /** The port is closed; `clean` when the rank left between rounds of its own accord. */
   left(port: RankPort, clean: boolean, reason: string): void;
 }
@@ -177,8 +177,22 @@ export class RankPort {
         ceiling: host.ceiling,
       }),
     );
-    if (!this.#gone) host.deliver(rank, header, this.#version);
+    await this.#check(rank, header);
+    if (!this.#gone) host.deliver(rank, header);
     return true;
+  }
+
+  /** Refuses a frame that cannot be folded, whatever the others send, or holds what it must not. */
+  async #check(rank: number, header: FrameHeader): Promise<void> {
+    const who = `rank ${rank}`;
+    checkFoldable(header, who, this.#version);
+    const { frame: bytes } = this.#host.slot(rank);
+    const replaced = await this.#host.screen.screen({ bytes, header }, who);
+    if (replaced === 0) return;
+    getLogger(["tierfold", "relay"]).warn(
+      "rank {rank} sent {count} values that are NaN or infinite: they count as 0",
+      { rank, count: replaced },
+    );
   }
 
   /** Waits for a frame that has begun to arrive; one that takes too long is refused. */

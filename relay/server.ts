@@ -6,8 +6,9 @@
  */
 import { getLogger } from "@logtape/logtape";
 import { FoldBarrier } from "../fold/barrier.ts";
+import { NonFiniteScreen } from "../fold/nonfinite.ts";
 import { RoundFolder } from "../fold/round_folder.ts";
-import { checkFoldable, schemaDifference, schemaError } from "../fold/schema.ts";
+import { schemaDifference, schemaError } from "../fold/schema.ts";
 import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
@@ -36,6 +37,7 @@ export class Relay implements RankHost, UplinkEvents {
   readonly tagger: PooledTagger;
   readonly #folder: RoundFolder;
   readonly #kernel: FoldKernel;
+  readonly screen: NonFiniteScreen;
   readonly #slots = new Map<number, FrameSlot>();
   /** Ports of ranks that were accepted, those that wait for the end of a round included. */
   readonly #ports = new Map<number, RankPort>();
@@ -71,6 +73,7 @@ export class Relay implements RankHost, UplinkEvents {
     this.#kernel = kernel;
     this.#barrier = new FoldBarrier(settings.ranks);
     this.#out = new FrameSlot(arena);
+    this.screen = new NonFiniteScreen(arena, settings.nonfinite ?? "refuse");
     const workers = settings.workers === "auto" ? autoWorkers() : settings.workers;
     this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
     this.#folder = new RoundFolder(arena, kernel, this.#barrier, this.#out, () => 1);
@@ -153,8 +156,7 @@ export class Relay implements RankHost, UplinkEvents {
     return this.#barrier.maySend(rank);
   }
 
-  deliver(rank: number, header: FrameHeader, version: number): void {
-    checkFoldable(header, `rank ${rank}`, version);
+  deliver(rank: number, header: FrameHeader): void {
     this.#barrier.deliver(rank, { bytes: this.slot(rank).frame, header });
     this.#watchRound();
     this.#pump();

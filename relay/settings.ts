@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { NonFinitePolicy } from "../fold/nonfinite.ts";
 import type { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
 import type { Address } from "../transport/tcp.ts";
@@ -23,6 +24,8 @@ export interface RelaySettings {
   connectDeadlineMs: number;
   joinDeadlineMs: number;
   roundDeadlineMs: number;
+  /** What becomes of NaN and infinities in a rank's frame; "refuse" when left out. */
+  nonfinite?: NonFinitePolicy;
   /** Makes the kernel that sums. */
   kernel: (arena: Arena) => Promise<FoldKernel>;
   /** Told the address as soon as ranks can connect. */

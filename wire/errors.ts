@@ -24,7 +24,8 @@ export type WireErrorCode =
   | "empty"
   | "message"
   | "handshake"
-  | "membership";
+  | "membership"
+  | "nonfinite";
 
 /** What the sender of refused bytes loses. */
 export type WireErrorScope = "frame" | "connection";

@@ -111,7 +111,7 @@ Deno.test("options: every problem is told at once", () => {
 Deno.test("options: the relay's, from the command line", () => {
   const args = "--host a --ranks 0-1,4 --world-size 8 --controller [::1]:7070 --listen 0.0.0.0:0 " +
     "--round-deadline 30s --join-deadline 500ms --connect-deadline 2m --frame-ceiling 64MiB " +
-    "--kernel auto --gpu-threshold 4MiB --workers 3 --log-format json --log-level debug";
+    "--nonfinite zero --kernel auto --gpu-threshold 4MiB --workers 3 --log-format json --log-level debug";
   assertEquals(parseRelayOptions(args.split(" "), environment({ TIERFOLD_SALT: SALT })), {
     host: "a",
     ranks: [0, 1, 4],
@@ -121,9 +121,11 @@ Deno.test("options: the relay's, from the command line", () => {
     roundDeadlineMs: 30_000,
     joinDeadlineMs: 500,
     connectDeadlineMs: 120_000,
+    nonfinite: "zero",
     frameCeilingBytes: 64 * 2 ** 20,
     kernel: "auto",
     gpuThresholdBytes: 4 * 2 ** 20,
+    kernelCache: undefined,
     workers: 3,
     salt: Uint8Array.fromHex(SALT),
     log: { format: "json", level: "debug" },
@@ -138,6 +140,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     frameCeilingBytes: 2 ** 30,
     kernel: "simd",
     gpuThresholdBytes: undefined,
+    kernelCache: undefined,
     workers: "auto",
     salt: Uint8Array.fromHex(SALT),
     log: { format: "human", level: "info" },
@@ -155,6 +158,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     worldSize: 2,
     controller: { hostname: "root", port: 7070 },
     connectDeadlineMs: 60_000,
+    nonfinite: "refuse",
   });
   const controller = parseControllerOptions(["--world-size", "3"], environment(variables));
   assertEquals<unknown>(controller, { ...defaults, worldSize: 3 });
