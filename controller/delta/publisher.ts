@@ -38,12 +38,22 @@ export interface ConsensusView {
 export interface PublisherCounts {
   /** Published. */
   published: number;
-  /** Passed over because the thread was still busy with the one before; the next one makes up for it. */
+  /** Passed over: the thread was busy until a later one came, or until the memory was needed again. */
   skipped: number;
-  /** Passed over because their memory was needed again before the thread had read it. */
+  /** Passed over because the memory was needed again while the thread was reading it. */
   revoked: number;
   /** Refused by the publisher: see the telemetry's last error. */
   refused: number;
+}
+
+/** A consensus on its way to the thread. */
+interface Offer {
+  /** Tells parameters from buffers, which take turns. */
+  readonly schema: string;
+  readonly memory: Uint8Array<ArrayBufferLike>;
+  readonly tensors: readonly TensorSpan[];
+  /** Where the memory is somebody else's: whether the thread has read it. */
+  readonly claim: SharedArrayBuffer | undefined;
 }
 
 /**
@@ -58,11 +68,14 @@ export class DeltaPublisher {
   readonly #stopped = Promise.withResolvers<void>();
   /** Rounds to let pass before the next one is due, by schema. */
   readonly #left = new Map<string, number>();
-  #underWay = "";
   readonly #counts: PublisherCounts = { published: 0, skipped: 0, revoked: 0, refused: 0 };
+  /** What waits for the thread, the newest of each schema. */
+  readonly #waiting = new Map<string, Offer>();
+  /** What the thread works on. */
+  #underWay: Offer | undefined;
   #telemetry: PublisherTelemetry | undefined;
-  #busy = false;
   #closed = false;
+  #idle: () => void = () => {};
 
   private constructor(options: PublisherOptions) {
     this.#every = options.every ?? 1;
@@ -97,31 +110,24 @@ export class DeltaPublisher {
   offer(view: ConsensusView): (() => void) | undefined {
     const { kind, mass, memory, tensors } = view;
     if (this.#closed || kind !== "model" || mass === 0) return undefined;
-    // Parameters and buffers take turns, and count apart.
     const schema = `${tensors.length} ${memory.length}`;
     const left = this.#left.get(schema) ?? 0;
     if (left > 0) {
       this.#left.set(schema, left - 1);
       return undefined;
     }
-    if (this.#busy) {
-      this.#counts.skipped++;
-      return undefined;
-    }
-    this.#busy = true;
-    this.#underWay = schema;
     this.#left.set(schema, this.#every - 1);
-    if (!(memory.buffer instanceof SharedArrayBuffer) || memory.length <= COPY_BYTES) {
-      const { buffer } = Uint8Array.from(memory);
-      this.#tell({ type: "consensus", tensors, buffer, claim: undefined }, [buffer]);
-      return undefined;
-    }
-    const claim = new SharedArrayBuffer(4);
-    const moved = tensors.map((span) => ({ ...span, at: span.at + memory.byteOffset }));
-    this.#tell({ type: "consensus", tensors: moved, buffer: memory.buffer, claim });
-    return () => {
-      Atomics.compareExchange(new Int32Array(claim), 0, CLAIM.open, CLAIM.revoked);
+    const inPlace = memory.buffer instanceof SharedArrayBuffer && memory.length > COPY_BYTES;
+    const offer: Offer = {
+      schema,
+      memory: inPlace ? memory : new Uint8Array(memory),
+      tensors,
+      claim: inPlace ? new SharedArrayBuffer(4) : undefined,
     };
+    if (this.#waiting.delete(schema)) this.#counts.skipped++;
+    if (this.#underWay === undefined) this.#send(offer);
+    else this.#waiting.set(schema, offer);
+    return inPlace ? () => this.#takeBack(offer) : undefined;
   }
 
   /** What happened to the consensuses that were offered. */
@@ -135,29 +141,61 @@ export class DeltaPublisher {
   }
 
   /**
-   * Sends what waits for connected peers, and stops.
+   * Publishes what waits, sends what waits for connected peers, and stops.
    *
    * @param flushMs How long that may take, in milliseconds.
    */
   async close(flushMs = 2_000): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    this.#tell({ type: "stop", flushMs });
+    const end = Date.now() + flushMs;
     const timer = setTimeout(() => {
       log.warning("the publisher's thread did not stop in time");
+      this.#idle();
       this.#stopped.resolve();
     }, flushMs + STOP_MS);
+    if (this.#underWay !== undefined) await new Promise<void>((resolve) => this.#idle = resolve);
+    this.#tell({ type: "stop", flushMs: Math.max(0, end - Date.now()) });
     await this.#stopped.promise;
     clearTimeout(timer);
     this.#worker.terminate();
   }
 
+  #send(offer: Offer): void {
+    this.#underWay = offer;
+    const { memory, tensors, claim } = offer;
+    const { buffer, byteOffset } = memory;
+    if (buffer instanceof SharedArrayBuffer) {
+      const moved = tensors.map((span) => ({ ...span, at: span.at + byteOffset }));
+      this.#tell({ type: "consensus", tensors: moved, buffer, claim });
+    } else this.#tell({ type: "consensus", tensors, buffer, claim }, [buffer as ArrayBuffer]);
+  }
+
+  /** From now on the memory of this offer is its owner's again. */
+  #takeBack({ schema, claim }: Offer): void {
+    if (this.#waiting.get(schema)?.claim === claim) {
+      this.#waiting.delete(schema);
+      this.#counts.skipped++;
+      this.#left.set(schema, 0);
+    }
+    Atomics.compareExchange(new Int32Array(claim!), 0, CLAIM.open, CLAIM.revoked);
+  }
+
+  #finished(outcome: keyof PublisherCounts): void {
+    this.#counts[outcome]++;
+    const schema = this.#underWay?.schema;
+    this.#underWay = undefined;
+    if (outcome === "revoked" && schema !== undefined) this.#left.set(schema, 0);
+    const next = this.#waiting.entries().next().value;
+    if (next === undefined) return this.#idle();
+    this.#waiting.delete(next[0]);
+    this.#send(next[1]);
+  }
+
   #hear(report: PublisherReport): void {
     switch (report.type) {
       case "idle":
-        this.#busy = false;
-        this.#counts[report.outcome]++;
-        if (report.outcome === "revoked") this.#left.set(this.#underWay, 0);
+        this.#finished(report.outcome);
         break;
       case "telemetry":
         this.#telemetry = report.telemetry;
