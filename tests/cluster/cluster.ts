@@ -11,6 +11,7 @@ const SALT_HEX = "000102030405060708090a0b0c0d0e0f";
 
 export interface ServerOptions {
   readonly salt?: string;
+  readonly listen?: string;
   /** Options behind those that every start needs. */
   readonly args?: readonly string[];
 }
@@ -147,9 +148,9 @@ export class Cluster implements AsyncDisposable {
     name: string,
     script: string,
     args: readonly string[],
-    { salt = SALT_HEX, args: more = [] }: ServerOptions = {},
+    { salt = SALT_HEX, listen = "127.0.0.1:0", args: more = [] }: ServerOptions = {},
   ): Member {
-    const all = ["--listen", "127.0.0.1:0", "--world-size", `${this.#worldSize}`, ...args, ...more];
+    const all = ["--listen", listen, "--world-size", `${this.#worldSize}`, ...args, ...more];
     const member = new Member(name, script, all, salt);
     this.#members.push(member);
     return member;
