@@ -6,7 +6,7 @@
 import { getLogger } from "@logtape/logtape";
 import { controllerProgram } from "./cli/controller_options.ts";
 import { makeKernel } from "./cli/kernel.ts";
-import { PeerFailure, printListening, runProgram } from "./cli/program.ts";
+import { PeerFailure, printHttp, printListening, runProgram } from "./cli/program.ts";
 import { Controller } from "./controller/server.ts";
 
 if (import.meta.main) {
@@ -15,6 +15,7 @@ if (import.meta.main) {
       ...options,
       kernel: (arena) => makeKernel(options, arena),
       onListening: printListening,
+      sidelines: { ...options, onHttp: printHttp },
     }, signal);
     getLogger(["tierfold", "controller"]).info("done after {rounds} rounds", {
       rounds: outcome.rounds,

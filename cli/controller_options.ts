@@ -4,17 +4,126 @@
  * @module
  */
 
+import type { KeySource, KeySources } from "../delta/keys.ts";
+import { MAX_WORLD_SIZE } from "../wire/limits.ts";
 import { type CommonOptions, commonTable, durationOption, finishCommon } from "./common_options.ts";
 import { type ReadEnvironment, resolveOptions } from "./options.ts";
 import type { Program } from "./program.ts";
+import { option, optionalOption, UsageError } from "./spec.ts";
+import {
+  byteSize,
+  choice,
+  formatBytes,
+  formatHostPort,
+  type HostPort,
+  hostPort,
+  hostPortList,
+  text,
+  wholeNumber,
+} from "./values.ts";
+
+/** The variables that hold the fleet's keys themselves. */
+export const FLEET_KEY_VARIABLES = {
+  current: "AXIOM_FLEET_KEY",
+  previous: "AXIOM_FLEET_KEY_PREVIOUS",
+} as const;
+
+/** To whom a controller publishes deltas, and how. */
+export interface DeltaOptions {
+  /** host:port of each peer. */
+  readonly peers: readonly string[];
+  /** Where the fleet's keys come from. Never to be printed or logged. */
+  readonly keys: KeySources;
+  /** Publish every n-th Model round. */
+  readonly every: number;
+  /** Whether replicas may ask for snapshots. */
+  readonly snapshots: boolean;
+}
 
 /** Everything that a controller is told. */
-export type ControllerOptions = CommonOptions;
+export interface ControllerOptions extends CommonOptions {
+  /** Where to serve HTTP; undefined: nowhere. */
+  readonly http: HostPort | undefined;
+  /** A directory for gradient blocks; undefined: in memory. */
+  readonly passesStore: string | undefined;
+  /** Most bytes of gradient blocks kept. */
+  readonly passesBytes: number;
+  /** Undefined when there are no peers. */
+  readonly delta: DeltaOptions | undefined;
+}
 
 const table = {
   joinDeadline: durationOption("how long to wait for the relays of all ranks to connect", "5m"),
   ...commonTable,
+  worldSize: option({
+    ...commonTable.worldSize,
+    help: "the number of ranks on all hosts together; 0 with --http, for federated passes alone",
+    schema: wholeNumber(0, MAX_WORLD_SIZE),
+  }),
+  http: optionalOption({
+    value: "HOST:PORT",
+    help:
+      "serve HTTP there: the intake of federated passes; off unless given; port 0 takes a free one, printed as `http HOST:PORT`",
+    schema: hostPort({ port0: true }),
+    show: formatHostPort,
+  }),
+  passesStore: optionalOption({
+    value: "DIR",
+    help: "a directory that keeps gradient blocks; in memory when not given",
+    schema: text("the name of a directory"),
+  }),
+  passesBytes: option({
+    value: "BYTES",
+    help: "the most bytes of gradient blocks kept",
+    schema: byteSize(1024, Number.MAX_SAFE_INTEGER),
+    show: formatBytes,
+    fallback: "1GiB",
+  }),
+  deltaPeers: optionalOption({
+    value: "LIST",
+    help: "HOST:PORT of each DWE peer that gets the changes of the consensus, with commas",
+    schema: hostPortList(),
+    show: (peers: readonly HostPort[]) => peers.map(formatHostPort).join(","),
+    env: "AXIOM_DWE_PEERS",
+  }),
+  fleetKeyFile: optionalOption({
+    value: "FILE",
+    help:
+      `a file that holds the fleet key, read again when it changes; instead of ${FLEET_KEY_VARIABLES.current}`,
+    schema: text("the name of a file"),
+  }),
+  fleetKeyPreviousFile: optionalOption({
+    value: "FILE",
+    help:
+      `a file that holds the key before it, during a rotation; instead of ${FLEET_KEY_VARIABLES.previous}`,
+    schema: text("the name of a file"),
+  }),
+  deltaEvery: option({
+    value: "N",
+    help: "publish the changes of every n-th Model round",
+    schema: wholeNumber(1, 1_000_000),
+    fallback: "1",
+  }),
+  deltaSnapshots: option({
+    value: "on|off",
+    help: "let Tierfold replicas ask for a snapshot; plain DWE peers do not notice",
+    schema: choice(["on", "off"]),
+    fallback: "on",
+  }),
 };
+
+function keySource(
+  file: string | undefined,
+  variable: string,
+  flag: string,
+  env: ReadEnvironment,
+): KeySource {
+  const held = env(variable);
+  if (file !== undefined && held !== undefined) {
+    throw new UsageError([`${variable} and ${flag} are both set; unset one, they may disagree`]);
+  }
+  return { file, text: held };
+}
 
 /** The controller as a program: its options, its help, and how they become {@link ControllerOptions}. */
 export const controllerProgram: Program<typeof table, ControllerOptions> = {
@@ -25,9 +134,38 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
   examples: [
     ["deno run controller.ts --listen 0.0.0.0:7070 --world-size 8", "for eight ranks on any hosts"],
     ["deno run controller.ts --world-size 4 --log-format json", "on loopback, logs for machines"],
+    ["deno run controller.ts --world-size 0 --http 127.0.0.1:7080", "federated passes alone"],
   ],
   table,
-  finish: (resolution, env) => finishCommon(resolution, env),
+  finish: (resolution, env) => {
+    const { values } = resolution;
+    if (values.worldSize === 0 && values.http === undefined) {
+      throw new UsageError(["--world-size 0 leaves nothing to do without --http"]);
+    }
+    const { current, previous } = FLEET_KEY_VARIABLES;
+    const keys = {
+      current: keySource(values.fleetKeyFile, current, "--fleet-key-file", env),
+      previous: keySource(
+        values.fleetKeyPreviousFile,
+        previous,
+        "--fleet-key-previous-file",
+        env,
+      ),
+    };
+    const peers = values.deltaPeers ?? [];
+    return {
+      ...finishCommon(resolution, env),
+      http: values.http,
+      passesStore: values.passesStore,
+      passesBytes: values.passesBytes,
+      delta: peers.length === 0 ? undefined : {
+        peers: peers.map(formatHostPort),
+        keys,
+        every: values.deltaEvery,
+        snapshots: values.deltaSnapshots === "on",
+      },
+    };
+  },
 };
 
 /**

@@ -193,6 +193,11 @@ export function printListening(address: HostPort): void {
   writeAll(Deno.stdout, `listening ${formatHostPort(address)}\n`);
 }
 
+/** Prints the line by which scripts learn where HTTP is served, `http HOST:PORT`. */
+export function printHttp(address: HostPort): void {
+  writeAll(Deno.stdout, `http ${formatHostPort(address)}\n`);
+}
+
 function onSignals(listener: (signal: "SIGINT" | "SIGTERM") => void): void {
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     try {

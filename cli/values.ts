@@ -143,6 +143,21 @@ export function hostPort({ port0 = false }: { port0?: boolean } = {}): z.ZodType
   });
 }
 
+/** `HOST:PORT,HOST:PORT`: places to connect to, each once; empty for none. */
+export function hostPortList(): z.ZodType<readonly HostPort[]> {
+  const one = hostPort();
+  return textSchema("a list of HOST:PORT with commas between them", (value) => {
+    const parts = value.split(",").map((part) => part.trim()).filter((part) => part !== "");
+    const places = new Map<string, HostPort>();
+    for (const part of parts) {
+      const result = one.safeParse(part);
+      if (!result.success) throw new Unfit(result.error.issues[0]?.message ?? part);
+      places.set(formatHostPort(result.data), result.data);
+    }
+    return [...places.values()];
+  });
+}
+
 /**
  * Rank ids: `0-3`, `0,1,5`, `0-3,8`; a config file may also hold a list of numbers. Ascending, each
  * once, all below `limit`.

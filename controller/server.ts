@@ -17,6 +17,7 @@ import { InvariantError, WireError } from "../wire/errors.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import { type Host, Membership } from "./membership.ts";
 import { type RelayHost, RelayPort } from "./relay_port.ts";
+import { type SidelineOptions, Sidelines } from "./sidelines.ts";
 
 /** What a controller must know. */
 export interface ControllerSettings {
@@ -32,6 +33,8 @@ export interface ControllerSettings {
   kernel: (arena: Arena) => Promise<FoldKernel>;
   /** Told the address as soon as relays can connect. */
   onListening: (address: Address) => void;
+  /** Federated passes and deltas; none unless given. */
+  sidelines?: SidelineOptions;
 }
 
 /** How a session ended. */
@@ -56,6 +59,7 @@ export class Controller implements RelayHost {
   readonly #out: FrameSlot;
   readonly tagger: PooledTagger;
   readonly #folder: RoundFolder;
+  readonly #sidelines: Sidelines | undefined;
   readonly #ports = new Map<number, RelayPort>();
   /** Every port that still reads or writes, strangers' included. */
   readonly #connections = new Set<RelayPort>();
@@ -77,8 +81,14 @@ export class Controller implements RelayHost {
   #roundTimer: ReturnType<typeof setTimeout> | undefined;
   #joinTimer: ReturnType<typeof setTimeout> | undefined;
 
-  private constructor(settings: ControllerSettings, arena: Arena, kernel: FoldKernel) {
+  private constructor(
+    settings: ControllerSettings,
+    arena: Arena,
+    kernel: FoldKernel,
+    sidelines: Sidelines | undefined,
+  ) {
     this.#settings = settings;
+    this.#sidelines = sidelines;
     this.#arena = arena;
     this.#membership = new Membership(settings.worldSize);
     this.#out = new FrameSlot(arena);
@@ -102,11 +112,15 @@ export class Controller implements RelayHost {
   static async run(settings: ControllerSettings, signal: AbortSignal): Promise<ControllerOutcome> {
     const arena = new Arena();
     const kernel = await settings.kernel(arena);
-    const controller = new Controller(settings, arena, kernel);
+    let controller: Controller | undefined;
+    let sidelines: Sidelines | undefined;
     try {
+      sidelines = settings.sidelines && await Sidelines.start(settings.sidelines, kernel);
+      controller = new Controller(settings, arena, kernel, sidelines);
       return await controller.#serve(signal);
     } finally {
-      controller.tagger.close();
+      controller?.tagger.close();
+      await sidelines?.close();
       await kernel.close();
     }
   }
@@ -354,6 +368,12 @@ export class Controller implements RelayHost {
     const { record } = this.#out;
     // A host whose ranks have all left since still waits for the round that it took part in.
     this.#resultsOut = Promise.all([...this.#owed].map((port) => port.sendResult(record, round)));
+    this.#out.onReuse = this.#sidelines?.onResult({
+      kind: header.kind,
+      mass: header.weight,
+      memory: this.#out.frame,
+      tensors: header.tensors,
+    });
     this.#owed.clear();
     for (const { key, ranks } of this.#membership.hosts) {
       if (barrier.state(key) === "gone" && ranks.size > 0) barrier.join(key);

@@ -28,6 +28,8 @@ export class FrameSlot {
   #run: Bytes | undefined;
   #length = 0;
   #frame: Bytes = new Uint8Array(0);
+  /** Called once, before what lies in the slot is lost: others who read it must let go of it. */
+  onReuse: (() => void) | undefined;
 
   constructor(arena: Arena) {
     this.#arena = arena;
@@ -44,6 +46,7 @@ export class FrameSlot {
    * @throws {RangeError} when the arena is full.
    */
   reserve(length: number): void {
+    this.#vacate();
     if (length > this.capacity) {
       this.release();
       this.#run = this.#arena.alloc(length + FRAME_AT);
@@ -69,10 +72,16 @@ export class FrameSlot {
 
   /** Gives the memory back to the arena. */
   release(): void {
+    this.#vacate();
     if (this.#run !== undefined) this.#arena.free(this.#run);
     this.#run = undefined;
     this.#length = 0;
     this.#frame = new Uint8Array(0);
+  }
+
+  #vacate(): void {
+    this.onReuse?.();
+    this.onReuse = undefined;
   }
 
   #before(bytes: number): Bytes {

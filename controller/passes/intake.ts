@@ -7,11 +7,12 @@ import { getLogger } from "@logtape/logtape";
 import { VERSION } from "../../cli/version.ts";
 import { InvariantError } from "../../wire/errors.ts";
 import { GarwError } from "../../wire/garw.ts";
+import type { PublisherTelemetry } from "../delta/core.ts";
 import { AuthError, RequestVerifier } from "./auth.ts";
 import { type Body, BodyBudget, BodyError, withBody } from "./body.ts";
 import { openApiDocument } from "./openapi.ts";
 import { PassError } from "./pass.ts";
-import { type AcceptedJson, specOf, startSchema } from "./schemas.ts";
+import { type AcceptedJson, deltasJson, specOf, startSchema } from "./schemas.ts";
 import type { PassService } from "./service.ts";
 import { StoreError } from "./store.ts";
 
@@ -32,6 +33,8 @@ export interface IntakeOptions {
   readonly maxBodiesBytes?: number;
   /** Longest time for a body, in milliseconds; a minute unless given. */
   readonly bodyDeadlineMs?: number;
+  /** What the delta publisher tells of itself, where there is one. */
+  readonly deltas?: () => PublisherTelemetry | undefined;
 }
 
 /** A request that cannot be answered, before it comes to the passes. */
@@ -143,7 +146,7 @@ export class Intake {
   }
 
   async #route(request: Request, url: URL, hash: string): Promise<Response> {
-    const { service } = this.#options;
+    const { service, deltas } = this.#options;
     const [, , what, first, peers, peer, layers, layer, ...rest] = url.pathname.split("/");
     const depth = url.pathname.split("/").length - 2;
     if (what === "passes" && depth === 1) {
@@ -159,6 +162,11 @@ export class Intake {
     if (what === "passes" && depth === 6 && peers === "peers" && layers === "layers") {
       return await this.#only(request, {
         PUT: () => this.#contribute(request, hash, first!, peer!, layer!),
+      });
+    }
+    if (what === "deltas" && depth === 1 && deltas !== undefined) {
+      return await this.#only(request, {
+        GET: () => respond(200, deltasJson(deltas())),
       });
     }
     if (what === "blocks" && depth === 2) {

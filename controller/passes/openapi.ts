@@ -7,6 +7,7 @@ import { z } from "zod";
 import { AUTH_HEADERS, AUTH_WINDOW_MS } from "./auth.ts";
 import {
   acceptedSchema,
+  deltasSchema,
   errorSchema,
   passDetailSchema,
   passListSchema,
@@ -27,6 +28,7 @@ const SCHEMAS = {
   PassList: passListSchema,
   Accepted: acceptedSchema,
   Removed: removedSchema,
+  Deltas: deltasSchema,
   Error: errorSchema,
 };
 
@@ -130,6 +132,16 @@ const PATHS: Json = {
           503: "Too many bodies at once; try again",
           507: "The block store is full",
         },
+      ),
+    },
+  },
+  "/v1/deltas": {
+    get: {
+      operationId: "readDeltas",
+      summary: "Reads the telemetry of the delta publisher",
+      responses: answers(
+        { 200: { description: "The telemetry", content: json("Deltas") } },
+        { 404: "The controller publishes no deltas" },
       ),
     },
   },

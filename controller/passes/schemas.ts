@@ -4,6 +4,8 @@
  * @module
  */
 import { z } from "zod";
+import { newTelemetry } from "../../delta/telemetry.ts";
+import type { PublisherTelemetry } from "../delta/core.ts";
 import type { Contribution, PassSpec, PassStatus } from "./pass.ts";
 import {
   MAX_DEADLINE_MS,
@@ -97,6 +99,55 @@ export const acceptedSchema = z.strictObject({
 
 /** The answer to a removal. */
 export const removedSchema = z.strictObject({ removed: z.array(z.string()) });
+
+const telemetrySchema = z.strictObject({
+  queued: count.describe("Fragments put on outbound queues, once per peer"),
+  sent: count.describe("Fragments written to peers"),
+  received: count.describe("Fragments that came in"),
+  applied: count.describe("Fragments whose values were added to weights"),
+  rejected: count.describe("Fragments that were refused"),
+  last_session: z.string().nullable(),
+  last_fragment_bytes: count,
+  last_error: z.string().nullable(),
+});
+
+/** What the delta publisher tells of itself. */
+export const deltasSchema = z.strictObject({
+  sid: z.string().describe("The publisher's run"),
+  version: count.describe("The last published consensus, from 1; 0 before the first one"),
+  telemetry: telemetrySchema,
+  peers: z.array(z.strictObject({
+    address: z.string(),
+    state: z.enum(["idle", "dialing", "open"]),
+    replica: z.boolean().describe("It asked for a snapshot"),
+    waiting: count,
+    dropped: count,
+    sent: count,
+    last_error: z.string().nullable(),
+  })),
+});
+
+/** What the delta publisher tells of itself, as JSON; before it has started, nothing has happened. */
+export function deltasJson(
+  telemetry: PublisherTelemetry | undefined,
+): z.infer<typeof deltasSchema> {
+  const { sid = "", version = 0, bus = newTelemetry(), peers = [] } = telemetry ?? {};
+  return {
+    sid,
+    version,
+    telemetry: {
+      queued: bus.queued,
+      sent: bus.sent,
+      received: bus.received,
+      applied: bus.applied,
+      rejected: bus.rejected,
+      last_session: bus.lastSession ?? null,
+      last_fragment_bytes: bus.lastFragmentBytes,
+      last_error: bus.lastError ?? null,
+    },
+    peers: peers.map(({ lastError, ...peer }) => ({ ...peer, last_error: lastError ?? null })),
+  };
+}
 
 /** Why a request was refused. */
 export const errorSchema = z.strictObject({

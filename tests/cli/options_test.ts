@@ -161,7 +161,14 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     nonfinite: "refuse",
   });
   const controller = parseControllerOptions(["--world-size", "3"], environment(variables));
-  assertEquals<unknown>(controller, { ...defaults, worldSize: 3 });
+  assertEquals<unknown>(controller, {
+    ...defaults,
+    worldSize: 3,
+    http: undefined,
+    passesStore: undefined,
+    passesBytes: 2 ** 30,
+    delta: undefined,
+  });
 });
 
 Deno.test("options: a rank beyond the world is refused", () => {

@@ -31,6 +31,7 @@ Deno.test("the OpenAPI document is served to anyone, and is valid", async () => 
       assertEquals(operations.sort(), [
         "delete /v1/passes",
         "get /v1/blocks/{cid}",
+        "get /v1/deltas",
         "get /v1/passes",
         "get /v1/passes/{key}",
         "post /v1/passes",
