@@ -155,7 +155,8 @@ export class Link {
   }
 
   /**
-   * Says a last word and closes; all other reads and writes fail from here on. The other end may be in
+   * Says a last word and closes; all other reads and writes fail from here on, those under way when they
+   * settle. The other end may be in
    * the middle of writing: what it still sends is read and thrown away for a while, since closing with
    * unread bytes would destroy the last word on its way. Never throws; only the first call counts.
    *
