@@ -28,7 +28,7 @@ const plan: KernelPlan = {
 const machine = machineLine(describeMachine());
 const figures = await measureKernels(plan);
 console.log(`${machine}\n\n${kernelTable(figures)}\n\n${kernelVerdict(figures)}`);
-if (figures.adapter !== undefined) console.log(`ort-webgpu ran on: ${figures.adapter}`);
+if (figures.adapter !== undefined) console.log(`ort-webgpu ran on ${figures.adapter.name}`);
 for (const [name, reason] of Object.entries(figures.missing)) {
   console.log(`${name} is missing: ${reason}`);
 }

@@ -46,7 +46,7 @@ export interface KernelRow {
 export interface KernelFigures {
   readonly rows: readonly KernelRow[];
   /** The adapter behind ort-webgpu, where one was measured. */
-  readonly adapter?: string;
+  readonly adapter?: { readonly name: string; readonly software: boolean };
   /** Why a backend is missing from the rows. */
   readonly missing: Readonly<Partial<Record<KernelName, string>>>;
   readonly rounds: number;
@@ -172,7 +172,7 @@ export async function measureKernels(plan: KernelPlan): Promise<KernelFigures> {
   );
 
   const missing: Partial<Record<KernelName, string>> = {};
-  let adapter: string | undefined;
+  let adapter: KernelFigures["adapter"];
   for (const provider of plan.providers) {
     let kernel: OrtKernel;
     try {
@@ -184,7 +184,9 @@ export async function measureKernels(plan: KernelPlan): Promise<KernelFigures> {
     try {
       await bench.measure((bytes) => [bench.folding(kernel, bytes)], kernel.name);
       if (kernel.failure !== undefined) throw new Error(`${kernel.name}: ${kernel.failure}`);
-      if (provider === "webgpu") adapter = kernel.opened.adapter;
+      if (provider === "webgpu") {
+        adapter = { name: kernel.opened.adapter, software: kernel.opened.software };
+      }
     } finally {
       await kernel.close();
     }

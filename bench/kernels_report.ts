@@ -13,6 +13,9 @@ const MiB = 1 << 20;
 const JUDGED_BYTES = 64 * MiB;
 const WANTED = 0.9;
 
+const SOFTWARE = " That is a software adapter: the figures\n  show that the path works and say " +
+  "nothing about a GPU, whose crossover was not measured here. `auto` never takes one.";
+
 const percent = (ratio: number) => `${(100 * ratio).toFixed(0)} %`;
 
 /** All contenders of a run, in the order of the first row. */
@@ -33,7 +36,7 @@ export function kernelTable(figures: KernelFigures): string {
       percent(simd / (memcpy * BOUND)),
       plain.toFixed(1),
       `${(simd / plain).toFixed(1)} x`,
-      ...others.map((name) => (rates[name] ?? NaN).toFixed(3)),
+      ...others.map((name) => (rates[name] ?? NaN).toPrecision(2)),
     ];
   });
   const head = [
@@ -84,7 +87,9 @@ export function kernelPage(figures: KernelFigures, machine: string): string {
     .map(([name, reason]) => `\n- ${name} is missing: ${reason}`).join("");
   const adapter = figures.adapter === undefined
     ? ""
-    : `\n- ort-webgpu ran on: ${figures.adapter}. Its figures include all transfers.`;
+    : `\n- ort-webgpu ran on ${figures.adapter.name}; its figures include all transfers.${
+      figures.adapter.software ? SOFTWARE : ""
+    }`;
   return `# Kernels
 
 \`deno task bench:kernels\` on ${machine}. Medians of ${figures.rounds} samples (fewer of
