@@ -187,24 +187,33 @@ export async function chooseKernel(options: ChooseOptions): Promise<ChosenKernel
     ? await measured(options, notes, logger)
     : await named(options, options.request, notes, logger);
   for (const note of notes) logger.warn("{note}", { note });
-  const { requested, cpu, gpu, gpuFromBytes, adapter, rungs, fromCache } = kernel.describe();
-  logger.info(
-    "kernel {requested}: {cpu} sums{gpu}{subnormals}{adapter}",
-    {
+  report(kernel.describe(), logger);
+  return kernel;
+}
+
+/** Logs the choice in one line, and the table behind it in a line a size. */
+function report(described: KernelDescription, logger: KernelLogger): void {
+  const { requested, cpu, gpu, gpuFromBytes, adapter, rungs, fromCache } = described;
+  if (gpu === undefined) {
+    const why = described.softwareAdapter ? "software, not taken" : "not taken";
+    logger.info("kernel {requested}: {cpu} sums all tensors{adapter}", {
       requested,
       cpu,
-      gpu: gpu === undefined ? "" : `, ${gpu} from ${gpuFromBytes} bytes a tensor on`,
-      subnormals: kernel.flushesSubnormals ? ", subnormals are taken for zeros" : "",
-      adapter: adapter === undefined ? "" : `, adapter ${adapter}`,
-    },
-  );
-  if (rungs.length > 0) {
-    logger.info("{source}:\n{table}", {
-      source: fromCache ? "measured at an earlier start" : "measured",
-      table: formatLadder(rungs),
+      adapter: adapter === undefined ? "" : `; adapter ${adapter}: ${why}`,
     });
+  } else {
+    logger.info(
+      "kernel {requested}: {gpu} on {adapter} sums tensors of {gpuFromBytes} bytes and more, {cpu} others",
+      { requested, gpu, adapter, gpuFromBytes, cpu },
+    );
   }
-  return kernel;
+  if (described.flushesSubnormals) {
+    logger.warn("kernel {gpu} on {adapter} takes subnormals for zeros", { gpu, adapter });
+  }
+  if (rungs.length === 0) return;
+  for (const row of formatLadder(rungs).split("\n")) {
+    logger.info("{when}: {row}", { when: fromCache ? "measured earlier" : "measured", row });
+  }
 }
 
 async function named(
