@@ -16,7 +16,7 @@ import {
   layoutFrame,
 } from "../wire/round_frame.ts";
 import { invariant } from "../wire/errors.ts";
-import type { HeldFrame } from "./frame_fold.ts";
+import type { FoldStep, HeldFrame } from "./frame_fold.ts";
 
 /** Elements handled at a time: their f32 values and one source's stay in the second-level cache. */
 const PIECE = 64 * 1024;
@@ -27,6 +27,8 @@ export interface FoldEnd {
   divide: boolean;
   /** Whether the folded frame carries bf16; f32 otherwise. */
   narrow: boolean;
+  /** What is done to the sums, divided where they are, before they are narrowed. */
+  step?: FoldStep | undefined;
 }
 
 /** Folds compact frames, with scratch memory that it keeps. */
@@ -52,7 +54,7 @@ export class CompactFold {
    */
   async fold(
     frames: readonly HeldFrame[],
-    { divide, narrow }: FoldEnd,
+    { divide, narrow, step }: FoldEnd,
     place: (length: number) => Uint8Array<ArrayBufferLike>,
     advance: (end: number) => void,
   ): Promise<FrameHeader> {
@@ -62,7 +64,7 @@ export class CompactFold {
     let weight = 0;
     for (const { header } of frames) weight += header.weight;
     const layout = layoutFrame(first.tensors.map(({ shape }) => ({ dtype, shape })));
-    const header: FrameHeader = { ...layout, kind: first.kind, weight };
+    const header = { ...layout, kind: first.kind, weight: step?.weight ?? weight };
     const factor = divide && first.kind === "model" && weight > 0 ? 1 / weight : undefined;
     const out = place(header.length);
     encodeFrameHeaders(out, header);
@@ -76,6 +78,7 @@ export class CompactFold {
         const target = out.subarray(at + from * width, at + to * width);
         const sum = narrow ? this.#sum.subarray(0, 4 * (to - from)) : target;
         this.#sumPiece(frames, tensor, from, to, sum, factor);
+        step?.apply(sum, tensor, from);
         if (narrow) this.#kernel.f32ToBf16(target, sum);
         advance(at + to * width);
         await breather.breathe();

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import type { Accumulation, FoldKernel } from "../kernels/kernel.ts";
+import type { Accumulation, F32Bytes, FoldKernel } from "../kernels/kernel.ts";
 import { Breather } from "../transport/breather.ts";
 import { encodeFrameHeaders, type FrameHeader } from "../wire/round_frame.ts";
 import { invariant } from "../wire/errors.ts";
@@ -21,10 +21,27 @@ export interface HeldFrame {
  */
 const PIECE_BYTES = 4 * 1024 ** 2;
 
+/** What is done to a fold's result before it is signed. */
+export interface FoldStep {
+  /** The mass that the result says instead of that of the sum. */
+  readonly weight?: number;
+  /**
+   * Changes values in place, each exactly once.
+   *
+   * @param values f32 values as they would leave, divided where they are.
+   * @param tensor The index of their tensor.
+   * @param from The index of the first one in it.
+   */
+  apply(values: F32Bytes, tensor: number, from: number): void;
+}
+
 interface Piece {
   /** Offset in the frame, the same in every frame of a schema. */
   at: number;
   nbytes: number;
+  tensor: number;
+  /** Index of its first value in the tensor. */
+  from: number;
   sum: Accumulation;
 }
 
@@ -71,12 +88,14 @@ export class FrameFold {
    * @param divide True at the root: a Model frame is multiplied by f32(1 / W) when its total mass W is
    *   above 0.
    * @param advance Told again and again up to where the frame is final, while it is still hot.
+   * @param step What is done to the sums, divided where they are.
    * @returns The headers of the folded frame.
    */
   async finish(
     frames: readonly HeldFrame[],
     divide: boolean,
     advance?: (end: number) => void,
+    step?: FoldStep,
   ): Promise<FrameHeader> {
     this.#take(frames);
     const first = this.#first;
@@ -84,12 +103,17 @@ export class FrameFold {
     const factor = divide && first.kind === "model" && this.#weight > 0
       ? 1 / this.#weight
       : undefined;
-    const header: FrameHeader = { ...first, weight: this.#weight };
+    const header: FrameHeader = { ...first, weight: step?.weight ?? this.#weight };
     encodeFrameHeaders(this.#out, header);
     const breather = new Breather();
     for (const piece of this.#pieces) {
       await addTo(piece, frames);
       await piece.sum.finish(factor);
+      step?.apply(
+        this.#out.subarray(piece.at, piece.at + piece.nbytes),
+        piece.tensor,
+        piece.from,
+      );
       advance?.(piece.at + piece.nbytes);
       await breather.breathe();
     }
@@ -107,13 +131,14 @@ export class FrameFold {
 
   #start(first: FrameHeader): void {
     this.#first = first;
-    for (const tensor of first.tensors) {
+    for (let index = 0; index < first.tensors.length; index++) {
+      const tensor = first.tensors[index]!;
       const longest = tensor.nbytes >= this.#kernel.wholeFromBytes ? tensor.nbytes : PIECE_BYTES;
       for (let done = 0; done < tensor.nbytes; done += longest) {
         const at = tensor.at + done;
         const nbytes = Math.min(longest, tensor.nbytes - done);
         const sum = this.#kernel.begin(this.#out.subarray(at, at + nbytes));
-        this.#pieces.push({ at, nbytes, sum });
+        this.#pieces.push({ at, nbytes, tensor: index, from: done / 4, sum });
       }
     }
   }

@@ -8,6 +8,7 @@ import type { FoldKernel } from "../kernels/kernel.ts";
 import { RecordSealer } from "../frames/records.ts";
 import type { FrameSlot } from "../frames/slot.ts";
 import type { Tagger } from "../workers/tagger.ts";
+import { invariant } from "../wire/errors.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import type { FoldBarrier } from "./barrier.ts";
 import { CompactFold, type FoldEnd, isCompact } from "./compact_fold.ts";
@@ -33,7 +34,7 @@ const CPU_BATCH = 4;
 export class RoundFolder {
   readonly #kernel: FoldKernel;
   readonly #barrier: FoldBarrier;
-  readonly #out: FrameSlot;
+  #out: FrameSlot;
   readonly #votes: (member: number) => number;
   readonly #arena: Arena;
   #fold: FrameFold | undefined;
@@ -56,6 +57,12 @@ export class RoundFolder {
     this.#barrier = barrier;
     this.#out = out;
     this.#votes = votes;
+  }
+
+  /** Folds into another slot from here on; only between rounds. */
+  redirect(out: FrameSlot): void {
+    invariant(this.#fold === undefined, "a fold in progress is redirected");
+    this.#out = out;
   }
 
   /**
@@ -113,7 +120,12 @@ export class RoundFolder {
     const fold = this.#start(frames);
     this.#fold = undefined;
     const sealer = new RecordSealer(this.#out, kind, tagger);
-    const header = await fold.finish(frames, end.divide, (to) => sealer.advance(to));
+    const header = await fold.finish(
+      frames,
+      end.divide,
+      (to) => sealer.advance(to),
+      end.step,
+    );
     await sealer.finish();
     return header;
   }
