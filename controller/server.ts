@@ -368,7 +368,7 @@ export class Controller implements RelayHost {
     const { record } = this.#out;
     // A host whose ranks have all left since still waits for the round that it took part in.
     this.#resultsOut = Promise.all([...this.#owed].map((port) => port.sendResult(record, round)));
-    this.#out.onReuse = this.#sidelines?.onResult({
+    this.#out.reader = this.#sidelines?.onResult({
       kind: header.kind,
       mass: header.weight,
       memory: this.#out.frame,

@@ -4,6 +4,7 @@
  * @module
  */
 import { getLogger } from "@logtape/logtape";
+import type { SlotReader } from "../frames/slot.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
 import { type Address, formatAddress } from "../transport/tcp.ts";
 import { DTYPE_F32, layoutFrame } from "../wire/round_frame.ts";
@@ -111,9 +112,9 @@ export class Sidelines {
   /**
    * Hands a round's result on.
    *
-   * @returns Takes the memory of the result back; to be called before it is written again.
+   * @returns Who reads the memory of the result on; it must not be written before that is done.
    */
-  onResult(view: ConsensusView): (() => void) | undefined {
+  onResult(view: ConsensusView): SlotReader | undefined {
     return this.deltas?.offer(view);
   }
 

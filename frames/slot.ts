@@ -22,14 +22,24 @@ const FRAME_AT = 33;
 /** Bytes in the shared memory of an arena. */
 export type Bytes = Uint8Array<ArrayBufferLike>;
 
+/** Somebody who still reads the frame in a slot when the slot is wanted for the next one. */
+export interface SlotReader {
+  /** Whether it has read all. */
+  readonly done: boolean;
+  /** Calls `action` as soon as it has read all. */
+  whenDone(action: () => void): void;
+  /** Makes it give up: what it has not read is lost to it. */
+  abandon(): void;
+}
+
 /** Room for one frame and for what the wire puts in front of it. */
 export class FrameSlot {
   readonly #arena: Arena;
   #run: Bytes | undefined;
   #length = 0;
   #frame: Bytes = new Uint8Array(0);
-  /** Called once, before what lies in the slot is lost: others who read it must let go of it. */
-  onReuse: (() => void) | undefined;
+  /** Who reads the frame that lies here; it keeps the memory when the slot is reserved anew. */
+  reader: SlotReader | undefined;
 
   constructor(arena: Arena) {
     this.#arena = arena;
@@ -46,7 +56,7 @@ export class FrameSlot {
    * @throws {RangeError} when the arena is full.
    */
   reserve(length: number): void {
-    this.#vacate();
+    this.#makeWay();
     if (length > this.capacity) {
       this.release();
       this.#run = this.#arena.alloc(length + FRAME_AT);
@@ -72,16 +82,27 @@ export class FrameSlot {
 
   /** Gives the memory back to the arena. */
   release(): void {
-    this.#vacate();
+    this.#makeWay();
     if (this.#run !== undefined) this.#arena.free(this.#run);
     this.#run = undefined;
     this.#length = 0;
     this.#frame = new Uint8Array(0);
   }
 
-  #vacate(): void {
-    this.onReuse?.();
-    this.onReuse = undefined;
+  /** Leaves the memory to whoever still reads it, and takes as much anew. */
+  #makeWay(): void {
+    const { reader } = this;
+    const run = this.#run;
+    this.reader = undefined;
+    if (reader === undefined || reader.done || run === undefined) return;
+    try {
+      this.#run = this.#arena.alloc(run.length);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      return reader.abandon();
+    }
+    this.#length = 0;
+    reader.whenDone(() => this.#arena.free(run));
   }
 
   #before(bytes: number): Bytes {

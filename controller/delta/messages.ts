@@ -34,6 +34,8 @@ export type PublisherOrder =
 
 /** From the thread to the loop. */
 export type PublisherReport =
+  /** The consensus has been copied: its memory is not needed any more. */
+  | { readonly type: "copied" }
   /** The thread is ready for the next consensus. */
   | { readonly type: "idle"; readonly outcome: "published" | "refused" | "revoked" }
   | { readonly type: "telemetry"; readonly telemetry: PublisherTelemetry }

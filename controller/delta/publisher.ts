@@ -5,11 +5,16 @@
  */
 import { getLogger } from "@logtape/logtape";
 import { KeyRing } from "../../delta/keys.ts";
+import type { SlotReader } from "../../frames/slot.ts";
 import type { RoundKind } from "../../wire/round_frame.ts";
 import type { PublisherPlan, PublisherTelemetry } from "./core.ts";
 import { CLAIM, type PublisherOrder, type PublisherReport, type TensorSpan } from "./messages.ts";
 
 const log = getLogger(["tierfold", "delta"]);
+
+const WORKER = new URL("./worker.ts", import.meta.url);
+/** Where the modules lie that the thread imports. */
+const SOURCES = new URL("../../", import.meta.url);
 
 /** Up to so many bytes a consensus is copied at once; larger ones are read by the thread in place. */
 const COPY_BYTES = 1024 ** 2;
@@ -38,29 +43,59 @@ export interface ConsensusView {
 export interface PublisherCounts {
   /** Published. */
   published: number;
-  /** Passed over: the thread was busy until a later one came, or until the memory was needed again. */
+  /** Passed over because a later one came while the thread was busy. */
   skipped: number;
-  /** Passed over because the memory was needed again while the thread was reading it. */
+  /** Passed over because there was no other memory for the next round's result. */
   revoked: number;
   /** Refused by the publisher: see the telemetry's last error. */
   refused: number;
 }
 
 /** A consensus on its way to the thread. */
-interface Offer {
-  /** Tells parameters from buffers, which take turns. */
-  readonly schema: string;
-  readonly memory: Uint8Array<ArrayBufferLike>;
-  readonly tensors: readonly TensorSpan[];
-  /** Where the memory is somebody else's: whether the thread has read it. */
+class Offer implements SlotReader {
+  #done: boolean;
+  readonly #actions: (() => void)[] = [];
+  /** Where the memory is somebody else's: whether the thread may still read it. */
   readonly claim: SharedArrayBuffer | undefined;
+
+  constructor(
+    /** Tells parameters from buffers, which take turns. */
+    readonly schema: string,
+    readonly memory: Uint8Array<ArrayBufferLike>,
+    readonly tensors: readonly TensorSpan[],
+    inPlace: boolean,
+  ) {
+    this.#done = !inPlace;
+    this.claim = inPlace ? new SharedArrayBuffer(4) : undefined;
+  }
+
+  get done(): boolean {
+    return this.#done;
+  }
+
+  whenDone(action: () => void): void {
+    if (this.#done) action();
+    else this.#actions.push(action);
+  }
+
+  abandon(): void {
+    if (this.claim === undefined) return;
+    Atomics.compareExchange(new Int32Array(this.claim), 0, CLAIM.open, CLAIM.revoked);
+    this.finish();
+  }
+
+  /** Gives the memory back. */
+  finish(): void {
+    this.#done = true;
+    for (const action of this.#actions.splice(0)) action();
+  }
 }
 
 /**
  * Publishes consensuses without making a round wait. The thread reads a large consensus in the memory
- * where it lies; when the controller needs that memory before the thread has read it all, the controller
- * takes it back and this consensus is passed over. A change is always told against what was published
- * last, so passing one over loses nothing: the next one tells both changes in one.
+ * where it lies, and until it has, the next round's result goes elsewhere. Consensuses that come faster
+ * than they can be published are passed over, all but the newest: a change is always told against what
+ * was published last, so the next one tells all of them in one.
  */
 export class DeltaPublisher {
   readonly #worker: Worker;
@@ -79,7 +114,7 @@ export class DeltaPublisher {
 
   private constructor(options: PublisherOptions) {
     this.#every = options.every ?? 1;
-    this.#worker = new Worker(new URL("./worker.ts", import.meta.url), {
+    this.#worker = new Worker(WORKER, {
       type: "module",
       name: "tierfold-delta",
     });
@@ -91,9 +126,19 @@ export class DeltaPublisher {
   /**
    * Starts the thread, which starts to connect to the peers.
    *
-   * @throws {Error} when a key file cannot be read.
+   * @throws {Error} when a key file cannot be read, or the thread may not be started.
    */
   static start(options: PublisherOptions): DeltaPublisher {
+    // Without it the thread would end the process as soon as it is started.
+    if (WORKER.protocol === "file:") {
+      const { state } = Deno.permissions.querySync({ name: "read", path: SOURCES });
+      if (state !== "granted") {
+        throw new Error(
+          "starting the delta publisher: its thread needs to read its modules; add --allow-read=" +
+            SOURCES.pathname,
+        );
+      }
+    }
     const { current } = new KeyRing(options.keys).keys();
     if (current === undefined) {
       log.warning("deltas go out unsigned: there is no fleet key; set AXIOM_FLEET_KEY");
@@ -104,10 +149,9 @@ export class DeltaPublisher {
   /**
    * Publishes a consensus if it is due.
    *
-   * @returns Takes the memory back; to be called, without waiting, before it is written again.
-   *   Undefined when the memory is not needed any more.
+   * @returns Who reads the memory on; undefined when it is not needed any more.
    */
-  offer(view: ConsensusView): (() => void) | undefined {
+  offer(view: ConsensusView): SlotReader | undefined {
     const { kind, mass, memory, tensors } = view;
     if (this.#closed || kind !== "model" || mass === 0) return undefined;
     const schema = `${tensors.length} ${memory.length}`;
@@ -118,16 +162,16 @@ export class DeltaPublisher {
     }
     this.#left.set(schema, this.#every - 1);
     const inPlace = memory.buffer instanceof SharedArrayBuffer && memory.length > COPY_BYTES;
-    const offer: Offer = {
-      schema,
-      memory: inPlace ? memory : new Uint8Array(memory),
-      tensors,
-      claim: inPlace ? new SharedArrayBuffer(4) : undefined,
-    };
-    if (this.#waiting.delete(schema)) this.#counts.skipped++;
+    const offer = new Offer(schema, inPlace ? memory : new Uint8Array(memory), tensors, inPlace);
+    const passedOver = this.#waiting.get(schema);
+    if (passedOver !== undefined) {
+      this.#waiting.delete(schema);
+      this.#counts.skipped++;
+      passedOver.finish();
+    }
     if (this.#underWay === undefined) this.#send(offer);
     else this.#waiting.set(schema, offer);
-    return inPlace ? () => this.#takeBack(offer) : undefined;
+    return offer.done ? undefined : offer;
   }
 
   /** What happened to the consensuses that were offered. */
@@ -171,21 +215,11 @@ export class DeltaPublisher {
     } else this.#tell({ type: "consensus", tensors, buffer, claim }, [buffer as ArrayBuffer]);
   }
 
-  /** From now on the memory of this offer is its owner's again. */
-  #takeBack({ schema, claim }: Offer): void {
-    if (this.#waiting.get(schema)?.claim === claim) {
-      this.#waiting.delete(schema);
-      this.#counts.skipped++;
-      this.#left.set(schema, 0);
-    }
-    Atomics.compareExchange(new Int32Array(claim!), 0, CLAIM.open, CLAIM.revoked);
-  }
-
   #finished(outcome: keyof PublisherCounts): void {
     this.#counts[outcome]++;
-    const schema = this.#underWay?.schema;
+    const { schema } = this.#underWay!;
     this.#underWay = undefined;
-    if (outcome === "revoked" && schema !== undefined) this.#left.set(schema, 0);
+    if (outcome === "revoked") this.#left.set(schema, 0);
     const next = this.#waiting.entries().next().value;
     if (next === undefined) return this.#idle();
     this.#waiting.delete(next[0]);
@@ -194,6 +228,9 @@ export class DeltaPublisher {
 
   #hear(report: PublisherReport): void {
     switch (report.type) {
+      case "copied":
+        this.#underWay?.finish();
+        break;
       case "idle":
         this.#finished(report.outcome);
         break;

@@ -38,6 +38,7 @@ async function publish(order: PublisherOrder & { type: "consensus" }): Promise<v
     // The memory was written again while it was copied.
     if (state !== CLAIM.open) return report({ type: "idle", outcome: "revoked" });
   }
+  report({ type: "copied" });
   const done = await core!.publish(copied);
   reportTelemetry();
   report({ type: "idle", outcome: done ? "published" : "refused" });
