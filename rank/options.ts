@@ -98,7 +98,7 @@ function saltBytes(salt: Uint8Array | string): Uint8Array {
 }
 
 function parseAddress(text: string): Address {
-  const match = /^(?:\[([^\]]+)\]|([^:\s]+)):(\d{1,5})$/.exec(text);
+  const match = /^(?:\[([^\]]+)\]|([^:\s[\]]+)):(\d{1,5})$/.exec(text);
   const port = Number(match?.[3]);
   if (!match || port < 1 || port > 65_535) {
     throw new RangeError(

@@ -165,6 +165,7 @@ export class Pipe {
   readonly ends: readonly [Connection, Connection];
   readonly #fate: Fate;
 
+  /** @param options How it behaves; faultless when left out. */
   constructor(options: PipeOptions = {}) {
     let state = (options.seed ?? 1) >>> 0 || 1;
     const streams: Stream[] = [];
