@@ -19,3 +19,43 @@ export {
   type WireErrorScope,
 } from "./wire/errors.ts";
 export { TransportError, type TransportErrorCode } from "./transport/connection.ts";
+export { type Address, formatAddress } from "./transport/tcp.ts";
+export { DeltaListener, type DeltaListenerOptions } from "./delta/listener.ts";
+export type { FollowedRound } from "./delta/follower.ts";
+export type { LiveLayer } from "./delta/weights.ts";
+export type { DweTelemetry } from "./delta/telemetry.ts";
+export { KeyRing, type KeySource, type KeySources } from "./delta/keys.ts";
+export {
+  type DweContent,
+  DweError,
+  type DweErrorCode,
+  type DweFragment,
+  type DweLayer,
+  type FleetKeys,
+  openDwe,
+  sealDwe,
+} from "./wire/dwe.ts";
+export {
+  decodeGarw,
+  encodeGarw,
+  type GarwBlock,
+  garwCid,
+  GarwError,
+  type GarwErrorCode,
+} from "./wire/garw.ts";
+export { fedavg } from "./controller/passes/fedavg.ts";
+export {
+  FederatedClient,
+  type FederatedClientOptions,
+  IntakeError,
+} from "./controller/passes/client.ts";
+export type {
+  AcceptedJson,
+  ContributionJson,
+  PassDetailJson,
+  PassJson,
+  PassLayerJson,
+  StartJson,
+} from "./controller/passes/json.ts";
+export type { PassState } from "./controller/passes/pass.ts";
+export { signedHeaders } from "./controller/passes/auth.ts";

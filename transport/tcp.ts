@@ -7,7 +7,9 @@ import { type Connection, TransportError } from "./connection.ts";
 
 /** A host name or address, and a port. */
 export interface Address {
+  /** A name or an address, IPv6 without brackets. */
   hostname: string;
+  /** From 0 to 65535. */
   port: number;
 }
 

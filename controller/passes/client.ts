@@ -5,16 +5,8 @@
  */
 import { decodeGarw, encodeGarw, type GarwBlock, garwCid } from "../../wire/garw.ts";
 import { signedHeaders } from "./auth.ts";
-import {
-  type AcceptedJson,
-  acceptedSchema,
-  errorSchema,
-  type PassDetailJson,
-  passDetailSchema,
-  type PassJson,
-  passSchema,
-  type StartJson,
-} from "./schemas.ts";
+import type { AcceptedJson, PassDetailJson, PassJson, StartJson } from "./json.ts";
+import { acceptedSchema, errorSchema, passDetailSchema, passSchema } from "./schemas.ts";
 
 /** Pause between two looks at a pass, in milliseconds: the first, and the longest. */
 const POLL_MS = { first: 50, longest: 1_000 };

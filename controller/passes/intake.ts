@@ -12,7 +12,8 @@ import { AuthError, RequestVerifier } from "./auth.ts";
 import { type Body, BodyBudget, BodyError, withBody } from "./body.ts";
 import { openApiDocument } from "./openapi.ts";
 import { PassError } from "./pass.ts";
-import { type AcceptedJson, deltasJson, specOf, startSchema } from "./schemas.ts";
+import type { AcceptedJson } from "./json.ts";
+import { deltasJson, specOf, startSchema } from "./schemas.ts";
 import type { PassService } from "./service.ts";
 import { StoreError } from "./store.ts";
 

@@ -6,6 +6,13 @@
 import { z } from "zod";
 import { newTelemetry } from "../../delta/telemetry.ts";
 import type { PublisherTelemetry } from "../delta/core.ts";
+import type {
+  AcceptedJson,
+  ContributionJson,
+  PassDetailJson,
+  PassJson,
+  StartJson,
+} from "./json.ts";
 import type { Contribution, PassSpec, PassStatus } from "./pass.ts";
 import {
   MAX_DEADLINE_MS,
@@ -157,14 +164,11 @@ export const errorSchema = z.strictObject({
   }),
 });
 
-/** A pass as JSON. */
-export type PassJson = z.infer<typeof passSchema>;
-/** A pass with its contributions as JSON. */
-export type PassDetailJson = z.infer<typeof passDetailSchema>;
-/** The answer to a contribution as JSON. */
-export type AcceptedJson = z.infer<typeof acceptedSchema>;
-/** What starts a pass, as JSON; fields with a default may be left out. */
-export type StartJson = z.input<typeof startSchema>;
+// The types that users see are written out; here the compiler holds both against each other.
+startSchema satisfies z.ZodType<unknown, StartJson>;
+passSchema satisfies z.ZodType<PassJson>;
+passDetailSchema satisfies z.ZodType<PassDetailJson>;
+acceptedSchema satisfies z.ZodType<AcceptedJson>;
 
 /** The pass that a request asks for. */
 export function specOf(start: z.infer<typeof startSchema>): PassSpec {
@@ -223,6 +227,6 @@ export function passJson(
 /** A contribution, as the intake shows it. */
 export function contributionJson(
   { peer, layer, cid, numSamples, submittedAtMs }: Contribution,
-): z.infer<typeof contributionSchema> {
+): ContributionJson {
   return { peer, layer, cid, num_samples: numSamples, submitted_at_ms: submittedAtMs };
 }

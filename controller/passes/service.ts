@@ -10,7 +10,8 @@ import { foldedMean } from "./aggregate.ts";
 import { checkShape, checkValues } from "./checks.ts";
 import { PassCoordinator } from "./coordinator.ts";
 import { type Contribution, PassError, type PassSpec, type PassStatus } from "./pass.ts";
-import { type PassDetailJson, type PassJson, passJson, type ResultNames } from "./schemas.ts";
+import type { PassDetailJson, PassJson } from "./json.ts";
+import { passJson, type ResultNames } from "./schemas.ts";
 import { contributionJson } from "./schemas.ts";
 import { type BlockStore, nameOf } from "./store.ts";
 

@@ -24,7 +24,7 @@ import {
   type SafetensorsTensor,
 } from "../../wire/safetensors.ts";
 import { invariant } from "../../wire/errors.ts";
-import { type CheckpointInfo, decodeInfo, encodeInfo } from "./checkpoint_info.ts";
+import { type CheckpointInfo, decodeInfo, encodeInfo, tensorCount } from "./checkpoint_info.ts";
 import { CheckpointError } from "./checkpoint_error.ts";
 
 const DIGEST_KEY = "tierfold.sha256";
@@ -93,10 +93,10 @@ export async function writeCheckpointFile(
 }
 
 /**
- * Reads a checkpoint and verifies its checksum.
+ * Reads a checkpoint: once to verify its checksum, and once more into its places.
  *
- * @param place Given what the file says of itself, which is not verified yet: the bytes for each of its
- *   tensors, as long as each says. They hold what is good for nothing when this rejects.
+ * @param place Given what the file says of itself, verified: the bytes for each of its tensors, as long as
+ *   each says. What it throws comes through.
  * @throws {CheckpointError} when the file is no whole, unchanged checkpoint, or cannot be read.
  */
 export async function readCheckpointFile(
@@ -141,43 +141,45 @@ async function read(
   start.set(prefix);
   await readFully(file, start.subarray(prefix.length), path);
   const header = decodeSafetensorsHeader(start.subarray(prefix.length), size);
-  const said = digestIn(start, path);
+  const sha256 = digestIn(start, path);
   start.fill(0x30, DIGEST_AT, DIGEST_AT + DIGEST_CHARS);
-  const hash = createHash("sha256").update(start);
-  const reader = new HashingReader(file, hash, path, size - start.length);
-  const info = decodeInfo(header.metadata[INFO_KEY] ?? "");
-  if (info === undefined) {
-    const scratch = new Uint8Array(PIECE_BYTES);
-    for (let left = size - start.length; left > 0; left -= PIECE_BYTES) {
-      await reader.read(scratch.subarray(0, left));
-    }
-  } else {
-    const places = place({ header, info });
-    for (let i = 0; i < header.tensors.length; i++) {
-      const bytes = places[i];
-      invariant(
-        bytes?.length === header.tensors[i]!.nbytes,
-        `tensor ${i} of a checkpoint is given ${bytes?.length} bytes`,
-      );
-      await reader.read(bytes);
-    }
+
+  const pass = () => new HashingReader(file, createHash("sha256").update(start), path);
+  const first = pass();
+  const scratch = new Uint8Array(PIECE_BYTES);
+  for (let left = size - start.length; left > 0; left -= PIECE_BYTES) {
+    await first.read(scratch.subarray(0, left));
   }
-  const sha256 = hash.digest("hex");
-  if (sha256 !== said) {
-    throw new CheckpointError(
-      "Damaged",
-      path,
-      `its checksum is ${sha256}, expected ${said}: bytes of it have changed`,
+  first.expect(sha256);
+
+  const contents = { header, info: readInfo(header, path) };
+  const places = place(contents);
+  await file.seek(start.length, Deno.SeekMode.Start);
+  const second = pass();
+  for (let i = 0; i < header.tensors.length; i++) {
+    const bytes = places[i];
+    invariant(
+      bytes?.length === header.tensors[i]!.nbytes,
+      `tensor ${i} of a checkpoint is given ${bytes?.length} bytes`,
     );
+    await second.read(bytes);
   }
-  if (info === undefined) {
+  // Somebody may have changed it in between.
+  second.expect(sha256);
+  return { ...contents, bytes: size, sha256 };
+}
+
+/** What a file of the right checksum says of itself. */
+function readInfo({ metadata, tensors }: SafetensorsHeader, path: string): CheckpointInfo {
+  const info = decodeInfo(metadata[INFO_KEY] ?? "");
+  if (info === undefined || tensorCount(info) !== tensors.length) {
     throw new CheckpointError(
       "Foreign",
       path,
-      `its checksum is right, but its ${INFO_KEY} cannot be read: it is of another version`,
+      `its checksum is right, but its ${INFO_KEY} is not understood: it is of another version`,
     );
   }
-  return { header, info, bytes: size, sha256 };
+  return info;
 }
 
 function digestIn(start: Uint8Array, path: string): string {
@@ -239,14 +241,22 @@ class HashingReader {
   readonly #buffer = new Uint8Array(STAGING_BYTES);
   readonly #breather = new Breather();
   #ahead = this.#buffer.subarray(0, 0);
-  /** Bytes of the file that were not read yet. */
-  #left: number;
 
-  constructor(file: Deno.FsFile, hash: Hash, path: string, left: number) {
+  constructor(file: Deno.FsFile, hash: Hash, path: string) {
     this.#file = file;
     this.#hash = hash;
     this.#path = path;
-    this.#left = left;
+  }
+
+  /** Ends with the checksum of everything read, which must be that. */
+  expect(sha256: string): void {
+    const found = this.#hash.digest("hex");
+    if (found === sha256) return;
+    throw new CheckpointError(
+      "Damaged",
+      this.#path,
+      `its checksum is ${found}, expected ${sha256}: bytes of it have changed`,
+    );
   }
 
   async read(into: Uint8Array<ArrayBufferLike>): Promise<void> {
@@ -260,9 +270,10 @@ class HashingReader {
         continue;
       }
       if (this.#ahead.length === 0) {
-        const ahead = this.#buffer.subarray(0, Math.min(STAGING_BYTES, this.#left));
-        await this.#take(ahead);
-        this.#ahead = ahead;
+        const count = await this.#file.read(this.#buffer);
+        if (count === null) throw becameShorter(this.#path);
+        this.#ahead = this.#buffer.subarray(0, count);
+        this.#hash.update(this.#ahead);
       }
       const count = Math.min(wanted, this.#ahead.length);
       into.set(this.#ahead.subarray(0, count), done);
@@ -273,7 +284,6 @@ class HashingReader {
 
   async #take(piece: Uint8Array<ArrayBufferLike>): Promise<void> {
     await readFully(this.#file, piece, this.#path);
-    this.#left -= piece.length;
     this.#hash.update(piece);
     await this.#breather.breathe();
   }
@@ -290,7 +300,11 @@ async function readFully(
 ): Promise<void> {
   for (let done = 0; done < into.length;) {
     const count = await file.read(into.subarray(done));
-    if (count === null) throw new CheckpointError("Damaged", path, "it became shorter meanwhile");
+    if (count === null) throw becameShorter(path);
     done += count;
   }
+}
+
+function becameShorter(path: string): CheckpointError {
+  return new CheckpointError("Damaged", path, "it became shorter while it was read");
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { OUTER_OPTIMIZERS, type OuterOptions } from "./outer.ts";
+import { OUTER_OPTIMIZERS, type OuterOptions, outerVectors } from "./outer.ts";
 
 const VERSION = 1;
 
@@ -42,6 +42,16 @@ export function decodeInfo(text: string): CheckpointInfo | undefined {
     Array.isArray(groups) && groups.length > 0 && groups.every(isCount) && isOuter(outer);
   if (!good) return undefined;
   return { step, session, round, groups, outer } as CheckpointInfo;
+}
+
+/** How many tensors of a file are the consensus'. */
+export function consensusCount({ groups }: CheckpointInfo): number {
+  return groups.reduce((sum, tensors) => sum + tensors, 0);
+}
+
+/** How many tensors a file has: the consensus, and each vector of the optimizer for its first group. */
+export function tensorCount(info: CheckpointInfo): number {
+  return consensusCount(info) + outerVectors(info.outer).length * info.groups[0]!;
 }
 
 function isCount(value: unknown): boolean {

@@ -8,6 +8,7 @@ import { plainConversions } from "../../kernels/convert.ts";
 import type { SafetensorsEntry } from "../../wire/safetensors.ts";
 import { CheckpointError } from "./checkpoint_error.ts";
 import { type CheckpointContents, readCheckpointFile } from "./checkpoint_file.ts";
+import { consensusCount } from "./checkpoint_info.ts";
 import { type Place, readNewest } from "./checkpoints.ts";
 
 /** A tensor of the consensus. */
@@ -48,11 +49,10 @@ export async function loadCheckpoint(path: string): Promise<LoadedCheckpoint> {
     throw new CheckpointError("Unreadable", path, "there is no checkpoint in this directory");
   }
   const { info, header } = found;
-  const count = info.groups.reduce((sum, tensors) => sum + tensors, 0);
   return {
     path: found.path,
     step: info.step,
-    tensors: header.tensors.slice(0, count).map((entry, i) => ({
+    tensors: header.tensors.slice(0, consensusCount(info)).map((entry, i) => ({
       name: entry.name,
       shape: entry.shape,
       data: values(entry, buffers[i]!),

@@ -5,7 +5,7 @@ import { Intake, type IntakeOptions } from "../../controller/passes/intake.ts";
 import { PassService, type PassServiceOptions } from "../../controller/passes/service.ts";
 import { type BlockShelf, BlockStore, MemoryShelf } from "../../controller/passes/store.ts";
 import { PlainKernel } from "../../kernels/plain.ts";
-import type { PassJson } from "../../controller/passes/schemas.ts";
+import type { PassJson } from "../../controller/passes/json.ts";
 import { SALT } from "../vectors.ts";
 
 export interface Rig {

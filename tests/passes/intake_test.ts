@@ -10,7 +10,7 @@ import { AUTH_HEADERS, signedHeaders } from "../../controller/passes/auth.ts";
 import { IntakeError } from "../../controller/passes/client.ts";
 import { DirectoryShelf } from "../../controller/passes/directory_shelf.ts";
 import { fedavg } from "../../controller/passes/fedavg.ts";
-import type { StartJson } from "../../controller/passes/schemas.ts";
+import type { StartJson } from "../../controller/passes/json.ts";
 import type { PassResult } from "../../controller/passes/service.ts";
 import { encodeGarw, garwCid } from "../../wire/garw.ts";
 import { SALT, vectorBytes } from "../vectors.ts";
