@@ -14,7 +14,11 @@ export interface ServerOptions {
   readonly listen?: string;
   /** Options behind those that every start needs. */
   readonly args?: readonly string[];
+  /** What it may do; the least that a program of ours needs, when left out. */
+  readonly permissions?: readonly string[];
 }
+
+const LEAST = ["--allow-net=127.0.0.1", "--allow-env=TIERFOLD_*"];
 
 /** One process of a cluster. */
 export class Member {
@@ -22,16 +26,19 @@ export class Member {
   readonly child: Child;
   address = "";
 
-  constructor(name: string, script: string, args: readonly string[], salt: string) {
+  constructor(
+    name: string,
+    script: string,
+    args: readonly string[],
+    salt: string,
+    permissions: readonly string[],
+  ) {
     this.name = name;
     this.child = new Child({
       name,
       command: [
         Deno.execPath(),
-        ...["run", "--quiet", "--no-prompt", "--allow-net=127.0.0.1"],
-        "--allow-env=TIERFOLD_*",
-        // The servers do with less: they read nothing.
-        ...script.startsWith("./") ? ["--allow-read"] : [],
+        ...["run", "--quiet", "--no-prompt", ...permissions],
         new URL(script, import.meta.url).pathname,
         ...args,
       ],
@@ -148,10 +155,11 @@ export class Cluster implements AsyncDisposable {
     name: string,
     script: string,
     args: readonly string[],
-    { salt = SALT_HEX, listen = "127.0.0.1:0", args: more = [] }: ServerOptions = {},
+    { salt = SALT_HEX, listen = "127.0.0.1:0", args: more = [], permissions = LEAST }:
+      ServerOptions = {},
   ): Member {
     const all = ["--listen", listen, "--world-size", `${this.#worldSize}`, ...args, ...more];
-    const member = new Member(name, script, all, salt);
+    const member = new Member(name, script, all, salt, permissions);
     this.#members.push(member);
     return member;
   }
@@ -175,7 +183,10 @@ export class Cluster implements AsyncDisposable {
     const host = this.#hosts.findIndex((all) => all.includes(ranks[0]!));
     const places = ranks.map((rank) => `${rank}@${this.relays[host]!.address}`);
     const args = [raw ? "raw" : "client", `${worldSize ?? this.#worldSize}`, ...places];
-    const process = new Ranks(`ranks ${ranks}`, "./rank_main.ts", args, salt);
+    const process = new Ranks(`ranks ${ranks}`, "./rank_main.ts", args, salt, [
+      ...LEAST,
+      "--allow-read",
+    ]);
     this.#members.push(process);
     return process;
   }
