@@ -1,0 +1,93 @@
+// A rank's port at the end of a bad connection.
+import { assert, assertEquals } from "@std/assert";
+import * as fc from "fast-check";
+import { NonFiniteScreen } from "../../fold/nonfinite.ts";
+import { FrameSlot } from "../../frames/slot.ts";
+import { Arena } from "../../kernels/arena.ts";
+import { type RankHost, RankPort } from "../../relay/rank_port.ts";
+import { encodeHandshake } from "../../wire/handshake.ts";
+import { LoopTagger } from "../../workers/tagger.ts";
+import { frameOf, prefixed } from "../cluster/raw.ts";
+import { converse, type Trouble, troubles } from "../transport/peer.ts";
+import { hex, SALT } from "../vectors.ts";
+
+const frames = [frameOf([[1, 2, 3]]), frameOf([[4, 5], [6]], { weight: 2 }), frameOf([])];
+const said = Uint8Array.from([
+  ...encodeHandshake({ version: 2, rank: 1, worldSize: 2 }),
+  ...frames.flatMap((frame) => [...prefixed(frame)]),
+]);
+const arena = new Arena();
+const screen = new NonFiniteScreen(arena, "refuse");
+
+/** What a host sees of one connection. Each round is over as soon as the frame is there. */
+async function serve(trouble: Trouble) {
+  const slot = new FrameSlot(arena);
+  const seen = { entered: 0, frames: [] as string[], left: [] as [boolean, string][] };
+  const host: RankHost = {
+    salt: SALT,
+    tagger: new LoopTagger(SALT),
+    ceiling: 65_536,
+    screen,
+    frameMs: 10_000,
+    admit({ rank }, port) {
+      seen.entered++;
+      port.enter(rank);
+      return Promise.resolve();
+    },
+    slot: () => slot,
+    maySend: () => true,
+    deliver: (_, header) => seen.frames.push(hex(slot.frame.subarray(0, header.length))),
+    left: (_, clean, reason) => seen.left.push([clean, reason]),
+  };
+  let done = false;
+  await converse(said, trouble, async (end) => {
+    const port = new RankPort(end, host);
+    port.done.then(() => done = true);
+    await port.run();
+  });
+  slot.release();
+  assert(done, "the port is not done");
+  return seen;
+}
+
+const smooth: Trouble = {
+  seed: 1,
+  budget: 4096,
+  mostBytes: 4096,
+  dieAfter: undefined,
+  flip: undefined,
+};
+
+Deno.test("rank port: a good conversation, whatever the chunks", async () => {
+  for (const mostBytes of [1, 2, 5, 4096]) {
+    for (const budget of [1, 7, 4096]) {
+      const { entered, frames: got, left } = await serve({ ...smooth, mostBytes, budget });
+      assertEquals([entered, got], [1, frames.map(hex)]);
+      assertEquals(left, [[true, "it closed its connection"]]);
+    }
+  }
+});
+
+Deno.test("rank port: on a bad connection it ends, lets nothing wrong in, and says who left once", async () => {
+  await fc.assert(
+    fc.asyncProperty(troubles(said.length), async (trouble) => {
+      const { entered, frames: got, left } = await serve(trouble);
+      assertEquals(got, frames.map(hex).slice(0, got.length));
+      assertEquals(left.length, 1);
+      const { dieAfter, flip } = trouble;
+      // 8 bytes of answer go the other way.
+      const dies = dieAfter !== undefined && dieAfter < said.length + 8;
+      if (flip === undefined && !dies) assertEquals([entered, got.length], [1, 3]);
+      // The handshake carries no tag: whoever is let in is known by the first frame only.
+      if (flip !== undefined && flip >> 3 >= 16) {
+        // The frame with the flipped bit, and all behind it, are not there.
+        let whole = 16;
+        const before = frames.filter((frame) => (whole += 4 + frame.length) <= flip >> 3).length;
+        assert(got.length <= before, `${got.length} frames, at most ${before} were whole`);
+        if (dieAfter === undefined) assertEquals(got.length, before);
+        assert(!left[0]![0], "a bad frame passes for a clean end");
+      }
+    }),
+    { numRuns: 400 },
+  );
+});
