@@ -12,39 +12,17 @@ import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
-import { type Address, formatAddress, TcpListener } from "../transport/tcp.ts";
+import { formatAddress, TcpListener } from "../transport/tcp.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import { type Host, Membership } from "./membership.ts";
 import { type RelayHost, RelayPort } from "./relay_port.ts";
-import { type SidelineOptions, Sidelines } from "./sidelines.ts";
+import type { RoundHooks } from "./hooks.ts";
+import type { ControllerOutcome, ControllerSettings } from "./settings.ts";
+import { Sidelines } from "./sidelines.ts";
+import { keeping } from "./state/session_state.ts";
 
-/** What a controller must know. */
-export interface ControllerSettings {
-  worldSize: number;
-  listen: Address;
-  salt: Uint8Array;
-  frameCeilingBytes: number;
-  /** Threads that hash large frames. */
-  workers: number | "auto";
-  joinDeadlineMs: number;
-  roundDeadlineMs: number;
-  /** Makes the kernel that sums. */
-  kernel: (arena: Arena) => Promise<FoldKernel>;
-  /** Told the address as soon as relays can connect. */
-  onListening: (address: Address) => void;
-  /** Federated passes and deltas; none unless given. */
-  sidelines?: SidelineOptions;
-}
-
-/** How a session ended. */
-export interface ControllerOutcome {
-  rounds: number;
-  /** Ranks whose relays said that they left. */
-  left: number[];
-  /** Ranks that were lost with their relay, or never came. */
-  lost: number[];
-}
+export type { ControllerOutcome, ControllerSettings };
 
 /** How long a relay gets to fold what it has after its late ranks were declared dead. */
 const GRACE_MS = 5_000;
@@ -56,10 +34,11 @@ export class Controller implements RelayHost {
   readonly #arena: Arena;
   readonly #membership: Membership;
   readonly #barrier = new FoldBarrier([]);
-  readonly #out: FrameSlot;
+  #out: FrameSlot;
   readonly tagger: PooledTagger;
   readonly #folder: RoundFolder;
   readonly #sidelines: Sidelines | undefined;
+  readonly #state: RoundHooks | undefined;
   readonly #ports = new Map<number, RelayPort>();
   /** Every port that still reads or writes, strangers' included. */
   readonly #connections = new Set<RelayPort>();
@@ -86,8 +65,10 @@ export class Controller implements RelayHost {
     arena: Arena,
     kernel: FoldKernel,
     sidelines: Sidelines | undefined,
+    state: RoundHooks | undefined,
   ) {
     this.#settings = settings;
+    this.#state = state;
     this.#sidelines = sidelines;
     this.#arena = arena;
     this.#membership = new Membership(settings.worldSize);
@@ -108,6 +89,7 @@ export class Controller implements RelayHost {
    *
    * @throws {TransportError} when the address cannot be had.
    * @throws {WireError} when no relay came in time.
+   * @throws As {@link SessionState.open} and {@link SessionState.end} do.
    */
   static async run(settings: ControllerSettings, signal: AbortSignal): Promise<ControllerOutcome> {
     const arena = new Arena();
@@ -116,8 +98,11 @@ export class Controller implements RelayHost {
     let sidelines: Sidelines | undefined;
     try {
       sidelines = settings.sidelines && await Sidelines.start(settings.sidelines, kernel);
-      controller = new Controller(settings, arena, kernel, sidelines);
-      return await controller.#serve(signal);
+      const state = await settings.state?.(arena);
+      return await keeping(state, () => {
+        controller = new Controller(settings, arena, kernel, sidelines, state);
+        return controller.#serve(signal);
+      });
     } finally {
       controller?.tagger.close();
       await sidelines?.close();
@@ -202,6 +187,7 @@ export class Controller implements RelayHost {
     const { key, name } = port.host!;
     checkFoldable(header, `host ${JSON.stringify(name)}`);
     this.#barrier.deliver(key, { bytes: this.#slots.get(key)!.frame, header });
+    this.#state?.delivered(key, name, port.host!.ranks, header.weight);
     this.#owed.add(port);
     this.#watchRound();
     this.#pump();
@@ -215,6 +201,13 @@ export class Controller implements RelayHost {
       rank,
       host: host.name,
       round: this.#barrier.round,
+    });
+    this.#state?.gone({
+      round: this.#barrier.round,
+      host: host.name,
+      ranks: [rank],
+      lost: false,
+      reason: "its connection to its relay was closed",
     });
     if (host.ranks.size === 0) this.#barrier.leave(host.key);
     this.#watchRound();
@@ -241,6 +234,13 @@ export class Controller implements RelayHost {
         ranks: lost.join(","),
         reason,
         kept: inRound ? "its frame stays in the round" : "the round goes on without it",
+      });
+      this.#state?.gone({
+        round: this.#barrier.round,
+        host: host.name,
+        ranks: lost,
+        lost: true,
+        reason,
       });
     }
     if (this.#over) return;
@@ -348,9 +348,12 @@ export class Controller implements RelayHost {
         schemaError(this.#hostName(member), difference, this.#hostName(reference)).message,
       );
     }
+    const frames = barrier.contributors.map((key) => barrier.frame(key).header);
+    const mass = frames.reduce((sum, { weight }) => sum + weight, 0);
+    const step = await this.#state?.folding(frames[0]!, mass);
     const header = await this.#folder.finish(
       "broadcast",
-      { divide: true, narrow: this.#narrowResult() },
+      { divide: true, narrow: this.#narrowResult(), step },
       this.tagger,
     );
     clearTimeout(this.#roundTimer);
@@ -381,12 +384,23 @@ export class Controller implements RelayHost {
     this.#boundary.resolve();
     this.#boundary = Promise.withResolvers();
     this.#again = true;
+    if (this.#state === undefined) return;
+    const sent = this.#resultsOut;
+    this.#out = await this.#state.closed({
+      round,
+      header,
+      out: this.#out,
+      hosts: contributors,
+      sent,
+    });
+    this.#folder.redirect(this.#out);
   }
 
   /** Whether the round's result may carry bf16: a Model round, and every rank takes it. */
   #narrowResult(): boolean {
     const [first] = this.#barrier.contributors;
-    return first !== undefined && this.#barrier.frame(first).header.kind === "model" &&
+    return !this.#state?.wide && first !== undefined &&
+      this.#barrier.frame(first).header.kind === "model" &&
       this.#barrier.live.every((key) => this.#membership.host(key)?.narrow);
   }
 
@@ -405,6 +419,8 @@ export class Controller implements RelayHost {
     const ranks = this.#membership.giveUpUnclaimed();
     if (ranks.length === 0) return;
     this.#outcome.lost.push(...ranks);
+    const reason = `no relay claimed it within ${joinDeadlineMs} ms`;
+    this.#state?.gone({ round: this.#barrier.round, host: undefined, ranks, lost: true, reason });
     this.#log.warn("ranks {ranks}: no relay claimed them within {ms} ms; going on without them", {
       ranks: ranks.join(","),
       ms: joinDeadlineMs,

@@ -12,6 +12,7 @@ import {
   DTYPE_F32,
   elementCount,
   encodeFrameHeaders,
+  type FrameHeader,
   layoutFrame,
 } from "../../wire/round_frame.ts";
 import type { SafetensorsEntry } from "../../wire/safetensors.ts";
@@ -94,6 +95,7 @@ export function restoreSnapshot(
 ): { places: Uint8Array<ArrayBufferLike>[]; outer: OuterOptimizer; finish: () => void } {
   const places: Uint8Array<ArrayBufferLike>[] = [];
   const widen: (() => void)[] = [];
+  const frames: { slot: FrameSlot; layout: FrameHeader }[] = [];
   let start = 0;
   for (const count of info.groups) {
     const entries = header.tensors.slice(start, start + count);
@@ -112,12 +114,16 @@ export function restoreSnapshot(
         widen.push(() => plainConversions.bf16ToF32(values, narrow));
       }
     });
-    consensus.restore(slot, layout);
+    frames.push({ slot, layout });
   }
-  const outer = new OuterOptimizer(options, valueCount(consensus.groups[0]!.header));
+  const outer = new OuterOptimizer(options, valueCount(frames[0]!.layout));
   const state = header.tensors.slice(start);
   if (info.outer.name === options.name) places.push(...statePlaces(outer, state));
-  return { places, outer, finish: () => widen.forEach((action) => action()) };
+  const finish = () => {
+    widen.forEach((action) => action());
+    for (const { slot, layout } of frames) consensus.restore(slot, layout);
+  };
+  return { places, outer, finish };
 }
 
 function statePlaces(

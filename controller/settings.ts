@@ -1,0 +1,39 @@
+/**
+ * What a controller is told, and what it says in the end.
+ *
+ * @module
+ */
+import type { Arena } from "../kernels/arena.ts";
+import type { FoldKernel } from "../kernels/kernel.ts";
+import type { Address } from "../transport/tcp.ts";
+import type { SidelineOptions } from "./sidelines.ts";
+import type { SessionState } from "./state/session_state.ts";
+
+/** What a controller must know. */
+export interface ControllerSettings {
+  worldSize: number;
+  listen: Address;
+  salt: Uint8Array;
+  frameCeilingBytes: number;
+  /** Threads that hash large frames. */
+  workers: number | "auto";
+  joinDeadlineMs: number;
+  roundDeadlineMs: number;
+  /** Makes the kernel that sums. */
+  kernel: (arena: Arena) => Promise<FoldKernel>;
+  /** Told the address as soon as relays can connect. */
+  onListening: (address: Address) => void;
+  /** Federated passes and deltas; none unless given. */
+  sidelines?: SidelineOptions;
+  /** Opens what outlives a round; nothing does unless given. */
+  state?: ((arena: Arena) => Promise<SessionState>) | undefined;
+}
+
+/** How a session ended. */
+export interface ControllerOutcome {
+  rounds: number;
+  /** Ranks whose relays said that they left. */
+  left: number[];
+  /** Ranks that were lost with their relay, or never came. */
+  lost: number[];
+}
