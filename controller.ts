@@ -8,11 +8,14 @@ import { controllerProgram } from "./cli/controller_options.ts";
 import { makeKernel } from "./cli/kernel.ts";
 import { PeerFailure, printHttp, printListening, runProgram } from "./cli/program.ts";
 import { Controller } from "./controller/server.ts";
+import { SessionState } from "./controller/state/session_state.ts";
 
 if (import.meta.main) {
   await runProgram(controllerProgram, async (options, signal) => {
+    const { kept, worldSize } = options;
     const outcome = await Controller.run({
       ...options,
+      state: kept && ((arena) => SessionState.open({ ...kept, worldSize }, arena)),
       kernel: (arena) => makeKernel(options, arena),
       onListening: printListening,
       sidelines: { ...options, onHttp: printHttp },

@@ -10,6 +10,13 @@
 export { RankClient, type RoundResult } from "./rank/client.ts";
 export type { RankOptions } from "./rank/options.ts";
 export { gammaMass, moverMass } from "./rank/mass.ts";
+export { restoreConsensus } from "./rank/restore.ts";
+export {
+  loadCheckpoint,
+  type LoadedCheckpoint,
+  type LoadedTensor,
+} from "./controller/state/load.ts";
+export { CheckpointError, type CheckpointErrorCode } from "./controller/state/checkpoint_error.ts";
 export type { NamedTensor, TensorLike } from "./rank/tensors.ts";
 export type { RoundKind } from "./wire/round_frame.ts";
 export {

@@ -10,6 +10,7 @@ import { type CommonOptions, commonTable, durationOption, finishCommon } from ".
 import { type ReadEnvironment, resolveOptions } from "./options.ts";
 import type { Program } from "./program.ts";
 import { option, optionalOption, UsageError } from "./spec.ts";
+import { finishState, type KeptState, stateTable } from "./state_options.ts";
 import {
   byteSize,
   choice,
@@ -48,12 +49,15 @@ export interface ControllerOptions extends CommonOptions {
   readonly passesStore: string | undefined;
   /** Most bytes of gradient blocks kept. */
   readonly passesBytes: number;
+  /** What outlives a round; undefined: nothing. */
+  readonly kept: KeptState | undefined;
   /** Undefined when there are no peers. */
   readonly delta: DeltaOptions | undefined;
 }
 
 const table = {
   joinDeadline: durationOption("how long to wait for the relays of all ranks to connect", "5m"),
+  ...stateTable,
   ...commonTable,
   worldSize: option({
     ...commonTable.worldSize,
@@ -134,6 +138,10 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
   examples: [
     ["deno run controller.ts --listen 0.0.0.0:7070 --world-size 8", "for eight ranks on any hosts"],
     ["deno run controller.ts --world-size 4 --log-format json", "on loopback, logs for machines"],
+    [
+      "deno run controller.ts --world-size 8 --state run1 --resume",
+      "from its last checkpoint on",
+    ],
     ["deno run controller.ts --world-size 0 --http 127.0.0.1:7080", "federated passes alone"],
   ],
   table,
@@ -158,6 +166,7 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
       http: values.http,
       passesStore: values.passesStore,
       passesBytes: values.passesBytes,
+      kept: finishState(values),
       delta: peers.length === 0 ? undefined : {
         peers: peers.map(formatHostPort),
         keys,

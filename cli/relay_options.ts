@@ -6,8 +6,10 @@
 
 import { NONFINITE_POLICIES, type NonFinitePolicy } from "../fold/nonfinite.ts";
 import { MAX_HOST_NAME_BYTES, MAX_WORLD_SIZE } from "../wire/limits.ts";
+import type { Manifest } from "../wire/manifest.ts";
 import { type CommonOptions, commonTable, durationOption, finishCommon } from "./common_options.ts";
 import { type ReadEnvironment, resolveOptions } from "./options.ts";
+import { manifestOption, readManifest } from "./manifest.ts";
 import type { Program } from "./program.ts";
 import { option, type OptionValues, UsageError } from "./spec.ts";
 import {
@@ -32,6 +34,8 @@ export interface RelayOptions extends CommonOptions {
   readonly connectDeadlineMs: number;
   /** What becomes of NaN and infinities in a rank's frame. */
   readonly nonfinite: NonFinitePolicy;
+  /** Names for the tensors, for messages. */
+  readonly manifest: Manifest | undefined;
 }
 
 const table = {
@@ -62,6 +66,7 @@ const table = {
     schema: choice(NONFINITE_POLICIES),
     fallback: "refuse",
   }),
+  manifest: manifestOption,
   joinDeadline: durationOption("how long to wait for this host's ranks to connect", "5m"),
   ...commonTable,
 };
@@ -89,6 +94,7 @@ export const relayProgram: Program<typeof table, RelayOptions> = {
       controller: values.controller,
       connectDeadlineMs: values.connectDeadline,
       nonfinite: values.nonfinite,
+      manifest: readManifest(values.manifest),
     };
   },
 };

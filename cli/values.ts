@@ -94,6 +94,24 @@ export function wholeNumber(min: number, max: number): z.ZodType<number> {
   });
 }
 
+/** A number like 0.7 or 1e-3 within bounds. */
+export function decimal(
+  bounds: { min?: number; above?: number; max?: number; below?: number },
+): z.ZodType<number> {
+  const { min = -Infinity, above = -Infinity, max = Infinity, below = Infinity } = bounds;
+  const words = [
+    ...(bounds.min === undefined ? [] : [`at least ${min}`]),
+    ...(bounds.above === undefined ? [] : [`above ${above}`]),
+    ...(bounds.max === undefined ? [] : [`at most ${max}`]),
+    ...(bounds.below === undefined ? [] : [`below ${below}`]),
+  ];
+  return textSchema(`a number like 0.7 or 1e-3, ${words.join(" and ")}`, (value) => {
+    if (!/^\d{1,15}(\.\d{1,15})?(e-?\d{1,2})?$/.test(value)) return undefined;
+    const number = Number(value);
+    return number >= min && number > above && number <= max && number < below ? number : undefined;
+  });
+}
+
 /** A whole number within bounds, or the word `auto`. */
 export function wholeNumberOrAuto(min: number, max: number): z.ZodType<number | "auto"> {
   return z.unknown().transform((input, context): number | "auto" => {

@@ -17,6 +17,7 @@ import { formatAddress, TcpListener } from "../transport/tcp.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
 import type { RankHandshake } from "../wire/handshake.ts";
 import { encodeLength } from "../wire/length.ts";
+import { nameIn } from "../wire/manifest.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import { type RankHost, RankPort } from "./rank_port.ts";
 import type { RelayOutcome, RelaySettings } from "./settings.ts";
@@ -73,7 +74,11 @@ export class Relay implements RankHost, UplinkEvents {
     this.#kernel = kernel;
     this.#barrier = new FoldBarrier(settings.ranks);
     this.#out = new FrameSlot(arena);
-    this.screen = new NonFiniteScreen(arena, settings.nonfinite ?? "refuse");
+    this.screen = new NonFiniteScreen(
+      arena,
+      settings.nonfinite ?? "refuse",
+      (tensor, count) => nameIn(settings.manifest, tensor, count),
+    );
     const workers = settings.workers === "auto" ? autoWorkers() : settings.workers;
     this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
     this.#folder = new RoundFolder(arena, kernel, this.#barrier, this.#out, () => 1);

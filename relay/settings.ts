@@ -7,6 +7,7 @@ import type { NonFinitePolicy } from "../fold/nonfinite.ts";
 import type { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
 import type { Address } from "../transport/tcp.ts";
+import type { Manifest } from "../wire/manifest.ts";
 
 /** What a relay must know. */
 export interface RelaySettings {
@@ -26,6 +27,8 @@ export interface RelaySettings {
   roundDeadlineMs: number;
   /** What becomes of NaN and infinities in a rank's frame; "refuse" when left out. */
   nonfinite?: NonFinitePolicy;
+  /** Names for the tensors, for messages. */
+  manifest?: Manifest | undefined;
   /** Makes the kernel that sums. */
   kernel: (arena: Arena) => Promise<FoldKernel>;
   /** Told the address as soon as ranks can connect. */

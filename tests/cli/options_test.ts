@@ -122,6 +122,7 @@ Deno.test("options: the relay's, from the command line", () => {
     joinDeadlineMs: 500,
     connectDeadlineMs: 120_000,
     nonfinite: "zero",
+    manifest: undefined,
     frameCeilingBytes: 64 * 2 ** 20,
     kernel: "auto",
     gpuThresholdBytes: 4 * 2 ** 20,
@@ -159,6 +160,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     controller: { hostname: "root", port: 7070 },
     connectDeadlineMs: 60_000,
     nonfinite: "refuse",
+    manifest: undefined,
   });
   const controller = parseControllerOptions(["--world-size", "3"], environment(variables));
   assertEquals<unknown>(controller, {
@@ -167,6 +169,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     http: undefined,
     passesStore: undefined,
     passesBytes: 2 ** 30,
+    kept: undefined,
     delta: undefined,
   });
 });
@@ -189,7 +192,8 @@ for (const program of [relayProgram, controllerProgram] as const) {
   Deno.test(`options: the help of ${program.name} names every option, variable and an example`, () => {
     const page = renderHelp(program.table, program);
     for (const [key, spec] of Object.entries(program.table)) {
-      assertStringIncludes(page, `${flagOf(key)} <${spec.value}>`);
+      const value = spec.value === null ? "" : ` <${spec.value}>`;
+      assertStringIncludes(page, `${flagOf(key)}${value}`);
       assertStringIncludes(page.replace(/\s+/g, " "), `environment: ${envOf(key, spec)}`);
     }
     for (const word of ["Examples:", "--config <FILE>", "--print-config", "--version"]) {

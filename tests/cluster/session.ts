@@ -2,7 +2,11 @@
 // depend on processes; cluster.ts starts those.
 import { AssertionError } from "@std/assert";
 import { startLogging } from "../../cli/log.ts";
-import { Controller, type ControllerOutcome } from "../../controller/server.ts";
+import {
+  Controller,
+  type ControllerOutcome,
+  type ControllerSettings,
+} from "../../controller/server.ts";
 import { SimdKernel } from "../../kernels/simd.ts";
 import { RankClient } from "../../rank/client.ts";
 import type { RankOptions } from "../../rank/options.ts";
@@ -23,6 +27,8 @@ export interface SessionPlan {
   readonly frameCeilingBytes?: number;
   /** Threads that hash, in relays and controller; none when left out. */
   readonly workers?: number;
+  /** What the controller is told otherwise. */
+  readonly controller?: Partial<ControllerSettings>;
   /** What one relay is told otherwise, by host. */
   readonly relays?: Readonly<Record<number, Partial<RelaySettings>>>;
 }
@@ -185,7 +191,11 @@ export class Session implements AsyncDisposable {
   async #startController(): Promise<void> {
     this.#controller = await part(
       "the controller",
-      (onListening, signal) => Controller.run({ ...this.#common(), onListening }, signal),
+      (onListening, signal) =>
+        Controller.run(
+          { ...this.#common(), onListening, ...this.#plan.controller },
+          signal,
+        ),
     );
   }
 
