@@ -18,7 +18,7 @@ import {
 import { invariant } from "../wire/errors.ts";
 import type { FoldStep, HeldFrame } from "./frame_fold.ts";
 
-/** Elements handled at a time: their f32 values and one source's stay in the second-level cache. */
+/** Elements handled at a time: their sum stays in the second-level cache. */
 const PIECE = 64 * 1024;
 
 /** How a fold ends. */
@@ -35,17 +35,15 @@ export interface FoldEnd {
 export class CompactFold {
   readonly #kernel: SimdKernel;
   readonly #sum: Uint8Array<ArrayBufferLike>;
-  readonly #wide: Uint8Array<ArrayBufferLike>;
 
   /** @param arena The memory in which the frames lie. */
   constructor(arena: Arena) {
     this.#kernel = SimdKernel.create(arena);
     this.#sum = arena.alloc(4 * PIECE);
-    this.#wide = arena.alloc(4 * PIECE);
   }
 
   /**
-   * Folds whole frames, in the order given. Their shapes agree; dtypes and left-out zeros may differ.
+   * Folds whole frames, in the order given. They agree in shapes and dtypes; left-out zeros may differ.
    *
    * @param frames At least one.
    * @param place Gives the bytes for a frame of that many.
@@ -77,9 +75,10 @@ export class CompactFold {
         const to = Math.min(from + PIECE, elements);
         const target = out.subarray(at + from * width, at + to * width);
         const sum = narrow ? this.#sum.subarray(0, 4 * (to - from)) : target;
-        this.#sumPiece(frames, tensor, from, to, sum, factor);
+        this.#sumPiece(frames, tensor, from, to, sum);
         step?.apply(sum, tensor, from);
-        if (narrow) this.#kernel.f32ToBf16(target, sum);
+        if (narrow) this.#kernel.scaleToBf16(target, sum, factor ?? 1);
+        else if (factor !== undefined) this.#kernel.scale(sum, factor);
         advance(at + to * width);
         await breather.breathe();
       }
@@ -92,22 +91,23 @@ export class CompactFold {
     tensor: number,
     from: number,
     to: number,
-    out: Uint8Array<ArrayBufferLike>,
-    factor: number | undefined,
+    sum: Uint8Array<ArrayBufferLike>,
   ): void {
-    const sum = this.#kernel.begin(out);
-    for (const { bytes, header } of frames) {
-      const { at, nbytes, dtype } = header.tensors[tensor]!;
-      // Left-out zeros change no sum, since it starts from +0.0.
-      if (nbytes === 0) continue;
-      if (dtype === DTYPE_F32) sum.add([bytes.subarray(at + 4 * from, at + 4 * to)]);
-      else {
-        const wide = this.#wide.subarray(0, 4 * (to - from));
-        this.#kernel.bf16ToF32(wide, bytes.subarray(at + 2 * from, at + 2 * to));
-        sum.add([wide]);
-      }
+    // Left-out zeros change no sum, since it starts from +0.0.
+    const present = frames.filter(({ header }) => header.tensors[tensor]!.nbytes > 0);
+    const runs = present.map(({ bytes, header }) => {
+      const { at, dtype } = header.tensors[tensor]!;
+      const width = dtype === DTYPE_F32 ? 4 : 2;
+      return bytes.subarray(at + width * from, at + width * to);
+    });
+    if (present.every(({ header }) => header.tensors[tensor]!.dtype === DTYPE_F32)) {
+      const adding = this.#kernel.begin(sum);
+      adding.add(runs);
+      adding.finish();
+    } else {
+      sum.fill(0);
+      this.#kernel.addBf16(sum, runs);
     }
-    sum.finish(factor);
   }
 }
 

@@ -17,11 +17,11 @@ export interface Conversions {
   firstNonFinite(run: F32Bytes): number;
 
   /**
-   * Narrows `src` into `dst`, which has half its length: rounded to nearest, ties to even, beyond the
-   * largest finite bf16 to infinity; a NaN keeps its sign and upper bits and is made quiet. The runs
-   * do not overlap.
+   * `dst` = `src` x f32(factor) as bf16, half as long: each product is rounded to f32, then to bf16, to
+   * nearest, ties to even, beyond the largest finite bf16 to infinity; a NaN keeps its sign and upper
+   * bits and is quiet. The runs do not overlap.
    */
-  f32ToBf16(dst: Bf16Bytes, src: F32Bytes): void;
+  scaleToBf16(dst: Bf16Bytes, src: F32Bytes, factor: number): void;
 
   /** Widens `src`, exactly and bit by bit, into `dst`, which has twice its length; no overlap. */
   bf16ToF32(dst: F32Bytes, src: Bf16Bytes): void;
@@ -90,8 +90,10 @@ export const plainConversions: Conversions = {
     return -1;
   },
 
-  f32ToBf16(dst, src) {
-    forBlocks(dst, Uint16Array, src, Uint32Array, (to, from) => {
+  scaleToBf16(dst, src, factor) {
+    const scaled = new Uint8Array(src.length);
+    plainConversions.scaleCopy(scaled, src, factor);
+    forBlocks(dst, Uint16Array, scaled, Uint32Array, (to, from) => {
       for (let i = 0; i < from.length; i++) {
         const bits = from[i]!;
         to[i] = (bits & 0x7fffffff) > 0x7f800000

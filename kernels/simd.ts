@@ -30,8 +30,10 @@ interface Exports {
   ): void;
   scale(out: number, bytes: number, s: number, factor: number): void;
   firstNonFinite(s: number, bytes: number): number;
-  f32ToBf16(out: number, bytes: number, s: number): void;
   bf16ToF32(out: number, bytes: number, s: number): void;
+  scaleToBf16(out: number, bytes: number, s: number, factor: number): void;
+  addBf16(out: number, bytes: number, s0: number): void;
+  addBf16x4(out: number, bytes: number, s0: number, s1: number, s2: number, s3: number): void;
 }
 
 /** The most sources that one pass adds. */
@@ -180,18 +182,6 @@ export class SimdKernel implements FoldKernel, Conversions {
     return -1;
   }
 
-  f32ToBf16(dst: Bf16Bytes, src: F32Bytes): void {
-    invariant(
-      src.length % 4 === 0 && dst.length * 2 === src.length,
-      `narrowing ${src.length} bytes of f32 into ${dst.length} bytes of bf16`,
-    );
-    if (this.#home.owns(dst) && this.#home.owns(src)) {
-      this.#code.f32ToBf16(dst.byteOffset, src.length, src.byteOffset);
-    } else {
-      this.#byBlocks(dst, [src], 0.5, (code, out, length) => code.f32ToBf16(out, length, 0));
-    }
-  }
-
   bf16ToF32(dst: F32Bytes, src: Bf16Bytes): void {
     invariant(
       src.length % 2 === 0 && dst.length === src.length * 2,
@@ -202,6 +192,46 @@ export class SimdKernel implements FoldKernel, Conversions {
     } else {
       this.#byBlocks(dst, [src], 2, (code, out, length) => code.bf16ToF32(out, length, 0));
     }
+  }
+
+  scaleToBf16(dst: Bf16Bytes, src: F32Bytes, factor: number): void {
+    invariant(
+      src.length % 4 === 0 && dst.length * 2 === src.length,
+      `narrowing ${src.length} bytes of f32 into ${dst.length} bytes of bf16`,
+    );
+    if (this.#home.owns(dst) && this.#home.owns(src)) {
+      this.#code.scaleToBf16(dst.byteOffset, src.length, src.byteOffset, factor);
+    } else {
+      this.#byBlocks(
+        dst,
+        [src],
+        0.5,
+        (code, out, length) => code.scaleToBf16(out, length, 0, factor),
+      );
+    }
+  }
+
+  /**
+   * sum = sum + sources[0] + sources[1] ..., in this order; all runs lie in the kernel's memory.
+   *
+   * @param sum f32 values.
+   * @param sources bf16 runs of half its length each.
+   */
+  addBf16(sum: F32Bytes, sources: readonly Bf16Bytes[]): void {
+    const length = sum.length / 2;
+    for (const source of sources) {
+      invariant(
+        source.length === length && this.#home.owns(source) && this.#home.owns(sum),
+        `adding ${source.length} bytes of bf16 to ${sum.length} bytes of f32`,
+      );
+    }
+    const out = sum.byteOffset;
+    let at = 0;
+    for (; at + 4 <= sources.length; at += 4) {
+      const [a, b, c, d] = [0, 1, 2, 3].map((i) => sources[at + i]!.byteOffset);
+      this.#code.addBf16x4(out, length, a!, b!, c!, d!);
+    }
+    for (; at < sources.length; at++) this.#code.addBf16(out, length, sources[at]!.byteOffset);
   }
 
   close(): Promise<void> {

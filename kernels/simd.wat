@@ -323,26 +323,93 @@
         (i32.const 16))
       (f32x4.ne (local.get $x) (local.get $x))))
 
-  ;; -- out (bf16) = s (f32); bytes counts the f32. The runs do not overlap.
-  (func (export "f32ToBf16") (param $out i32) (param $bytes i32) (param $s i32)
-    (local $i i32) (local $wide i32)
+  ;; -- out (bf16) = s (f32) x factor, the product rounded to f32 first; bytes counts the f32. The runs do not overlap.
+  (func (export "scaleToBf16") (param $out i32) (param $bytes i32) (param $s i32) (param $factor f32)
+    (local $i i32) (local $wide i32) (local $f v128)
+    (local.set $f (f32x4.splat (local.get $factor)))
     (local.set $wide (i32.and (local.get $bytes) (i32.const -32)))
     (block $vectors_done
       (loop $vectors
         (br_if $vectors_done (i32.ge_u (local.get $i) (local.get $wide)))
         (v128.store (i32.add (local.get $out) (i32.shr_u (local.get $i) (i32.const 1)))
           (i16x8.narrow_i32x4_u
-            (call $narrow (v128.load (i32.add (local.get $s) (local.get $i))))
-            (call $narrow (v128.load offset=16 (i32.add (local.get $s) (local.get $i))))))
+            (call $narrow
+              (f32x4.mul (v128.load (i32.add (local.get $s) (local.get $i))) (local.get $f)))
+            (call $narrow
+              (f32x4.mul (v128.load offset=16 (i32.add (local.get $s) (local.get $i))) (local.get $f)))))
         (local.set $i (i32.add (local.get $i) (i32.const 32)))
         (br $vectors)))
     (block $done
       (loop $tail
         (br_if $done (i32.ge_u (local.get $i) (local.get $bytes)))
         (v128.store16_lane 0 (i32.add (local.get $out) (i32.shr_u (local.get $i) (i32.const 1)))
-          (call $narrow (v128.load32_splat (i32.add (local.get $s) (local.get $i)))))
+          (call $narrow
+            (f32x4.mul (v128.load32_splat (i32.add (local.get $s) (local.get $i))) (local.get $f))))
         (local.set $i (i32.add (local.get $i) (i32.const 4)))
         (br $tail))))
+
+  ;; -- out (f32) = out + s0 (bf16), exactly widened; bytes counts the bf16. The runs do not overlap.
+  (func (export "addBf16") (param $out i32) (param $bytes i32) (param $s0 i32)
+    (local $i i32) (local $wide i32) (local $o i32)
+    (local.set $wide (i32.and (local.get $bytes) (i32.const -8)))
+    (local.set $o (local.get $out))
+    (block $vectors_done
+      (loop $vectors
+        (br_if $vectors_done (i32.ge_u (local.get $i) (local.get $wide)))
+        (v128.store (local.get $o)
+          (f32x4.add (v128.load (local.get $o)) (call $widen (i32.add (local.get $s0) (local.get $i)))))
+        (local.set $o (i32.add (local.get $o) (i32.const 16)))
+        (local.set $i (i32.add (local.get $i) (i32.const 8)))
+        (br $vectors)))
+    (block $done
+      (loop $tail
+        (br_if $done (i32.ge_u (local.get $i) (local.get $bytes)))
+        (f32.store (local.get $o)
+          (f32.add (f32.load (local.get $o)) (call $widen1 (i32.add (local.get $s0) (local.get $i)))))
+        (local.set $o (i32.add (local.get $o) (i32.const 4)))
+        (local.set $i (i32.add (local.get $i) (i32.const 2)))
+        (br $tail))))
+
+  ;; -- out (f32) = out + s0 + s1 + s2 + s3 (bf16), in this order.
+  (func (export "addBf16x4") (param $out i32) (param $bytes i32)
+    (param $s0 i32) (param $s1 i32) (param $s2 i32) (param $s3 i32)
+    (local $i i32) (local $wide i32) (local $o i32)
+    (local.set $wide (i32.and (local.get $bytes) (i32.const -8)))
+    (local.set $o (local.get $out))
+    (block $vectors_done
+      (loop $vectors
+        (br_if $vectors_done (i32.ge_u (local.get $i) (local.get $wide)))
+        (v128.store (local.get $o)
+          (f32x4.add
+            (f32x4.add
+              (f32x4.add
+                (f32x4.add (v128.load (local.get $o)) (call $widen (i32.add (local.get $s0) (local.get $i))))
+                (call $widen (i32.add (local.get $s1) (local.get $i))))
+              (call $widen (i32.add (local.get $s2) (local.get $i))))
+            (call $widen (i32.add (local.get $s3) (local.get $i)))))
+        (local.set $o (i32.add (local.get $o) (i32.const 16)))
+        (local.set $i (i32.add (local.get $i) (i32.const 8)))
+        (br $vectors)))
+    (block $done
+      (loop $tail
+        (br_if $done (i32.ge_u (local.get $i) (local.get $bytes)))
+        (f32.store (local.get $o)
+          (f32.add
+            (f32.add
+              (f32.add
+                (f32.add (f32.load (local.get $o)) (call $widen1 (i32.add (local.get $s0) (local.get $i))))
+                (call $widen1 (i32.add (local.get $s1) (local.get $i))))
+              (call $widen1 (i32.add (local.get $s2) (local.get $i))))
+            (call $widen1 (i32.add (local.get $s3) (local.get $i)))))
+        (local.set $o (i32.add (local.get $o) (i32.const 4)))
+        (local.set $i (i32.add (local.get $i) (i32.const 2)))
+        (br $tail))))
+
+  ;; -- Four bf16, or one, at an address as f32.
+  (func $widen (param $at i32) (result v128)
+    (i32x4.shl (v128.load16x4_u (local.get $at)) (i32.const 16)))
+  (func $widen1 (param $at i32) (result f32)
+    (f32.reinterpret_i32 (i32.shl (i32.load16_u (local.get $at)) (i32.const 16))))
 
   ;; -- out (f32) = s (bf16), exactly; bytes counts the bf16. The runs do not overlap.
   (func (export "bf16ToF32") (param $out i32) (param $bytes i32) (param $s i32)

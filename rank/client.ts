@@ -70,8 +70,6 @@ export class RankClient {
   readonly #arena = new Arena();
   readonly #kernel = SimdKernel.create(this.#arena);
   readonly #slot = new FrameSlot(this.#arena);
-  /** Where values are scaled before they are narrowed. */
-  #scratch: Uint8Array<ArrayBufferLike> | undefined;
   #layout: FrameHeader | undefined;
   #round = 0;
   #busy = false;
@@ -330,10 +328,8 @@ export class RankClient {
     source: Uint8Array<ArrayBufferLike>,
     factor: number,
   ): void {
-    this.#scratch ??= this.#arena.alloc(CHUNK_BYTES);
-    const scaled = this.#scratch.subarray(0, source.length);
-    this.#scaleInto(scaled, source, factor);
-    this.#kernel.f32ToBf16(target, scaled);
+    if (factor === 0) target.fill(0);
+    else this.#kernel.scaleToBf16(target, source, factor);
   }
 
   /** Writes one tensor of the result into the caller's values. */

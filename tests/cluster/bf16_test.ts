@@ -12,7 +12,7 @@ import { failure, matches } from "./waiting.ts";
 function rounded(values: Float32Array): Float32Array {
   const narrow = new Uint8Array(values.length * 2);
   const wide = new Float32Array(values.length);
-  plainConversions.f32ToBf16(narrow, new Uint8Array(Float32Array.from(values).buffer));
+  plainConversions.scaleToBf16(narrow, new Uint8Array(Float32Array.from(values).buffer), 1);
   plainConversions.bf16ToF32(new Uint8Array(wide.buffer), narrow);
   return wide;
 }

@@ -67,9 +67,9 @@ for (const inside of [true, false]) {
       const expectedNarrow = new Uint8Array(length * 2);
       const expectedWide = new Uint8Array(length * 4);
 
-      plainConversions.f32ToBf16(expectedNarrow, source.run);
-      simd.f32ToBf16(narrow.run, source.run);
-      assertEquals(narrow.run, expectedNarrow);
+      plainConversions.scaleToBf16(expectedNarrow, source.run, factor);
+      simd.scaleToBf16(narrow.run, source.run, factor);
+      assertEquals(narrow.run.slice(), expectedNarrow);
 
       plainConversions.bf16ToF32(expectedWide, expectedNarrow);
       simd.bf16ToF32(wide.run, narrow.run);
@@ -149,8 +149,34 @@ Deno.test("bf16: round to nearest even, overflow to infinity, NaN stays NaN and 
   const src = new Uint8Array(Uint32Array.from(cases, ([f32]) => f32).buffer);
   for (const conversions of [plainConversions, simd]) {
     const dst = new Uint16Array(cases.length);
-    conversions.f32ToBf16(new Uint8Array(dst.buffer), src);
+    conversions.scaleToBf16(new Uint8Array(dst.buffer), src, 1);
     assertEquals([...dst], cases.map(([, bf16]) => bf16));
+  }
+});
+
+Deno.test("bf16 runs add up to the bits of widening each and adding in order", () => {
+  const arena = new Arena();
+  const simd = SimdKernel.create(arena);
+  const random = new Random(7);
+  for (const length of lengths(20_000)) {
+    const count = random.below(10);
+    const sources = Array.from({ length: count }, () => {
+      const narrow = placed(arena, new Uint8Array(length * 2), random.below(5), true);
+      plainConversions.scaleToBf16(narrow.run, awkward(random, length), 1);
+      return narrow;
+    });
+    const sum = placed(arena, new Uint8Array(length * 4), random.below(5), true);
+    simd.addBf16(sum.run, sources.map(({ run }) => run));
+    const expected = new Uint8Array(length * 4);
+    const adding = plain.begin(expected);
+    for (const { run } of sources) {
+      const wide = new Uint8Array(length * 4);
+      plainConversions.bf16ToF32(wide, run);
+      adding.add([wide]);
+    }
+    adding.finish();
+    assertSameBits(sum.run, expected, `${count} runs of ${length} values`);
+    for (const { room } of [sum, ...sources]) arena.free(room);
   }
 });
 
