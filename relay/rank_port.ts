@@ -60,6 +60,9 @@ export class RankPort {
   readonly #link: Link;
   readonly #host: RankHost;
   readonly #done = Promise.withResolvers<void>();
+  readonly #prefix = new Uint8Array(LENGTH_BYTES);
+  /** The read of the first frame's prefix, which starts early. */
+  #first: Promise<boolean> | undefined;
   #rank: number | undefined;
   #version = PROTOCOL_F32;
   #gone = false;
@@ -153,15 +156,31 @@ export class RankPort {
     }
     const handshake = decodeHandshake(bytes, [PROTOCOL_F32, PROTOCOL_BF16]);
     this.#version = handshake.version;
-    await this.#host.admit(handshake, this);
+    await this.#unlessGone(this.#host.admit(handshake, this), handshake.rank);
     await this.#link.writeFully(encodeAck(handshake.version), "the answer to a handshake");
+  }
+
+  /** Waits until a rank is let in, or hangs up: then its place must not stay taken. */
+  async #unlessGone(admitted: Promise<void>, rank: number): Promise<void> {
+    const first = this.#link.readFully(this.#prefix, `a frame of rank ${rank}`);
+    const gone = new Promise<never>((_, reject) => {
+      first.then((there) => {
+        if (there) return;
+        const text = `rank ${rank} closed its connection before it was let in`;
+        reject(new TransportError("closed", text));
+      }, reject);
+    });
+    this.#first = first;
+    await Promise.race([admitted, gone]);
   }
 
   /** Reads one frame; false when the rank closed instead of sending one. */
   async #readFrame(): Promise<boolean> {
     const rank = this.#rank!;
-    const prefix = new Uint8Array(LENGTH_BYTES);
-    if (!await this.#link.readFully(prefix, `a frame of rank ${rank}`)) return false;
+    const prefix = this.#prefix;
+    const there = this.#first ?? this.#link.readFully(prefix, `a frame of rank ${rank}`);
+    this.#first = undefined;
+    if (!await there) return false;
     const host = this.#host;
     if (!host.maySend(rank)) {
       throw new WireError(

@@ -139,6 +139,7 @@ export class Relay implements RankHost, UplinkEvents {
     }
     this.#ports.set(rank, port);
     await this.#parting.get(rank);
+    if (this.#ports.get(rank) !== port) return;
     if (this.#barrier.state(rank) === "expected" || this.#barrier.open) {
       this.#enter(rank, port);
       return;
@@ -150,7 +151,8 @@ export class Relay implements RankHost, UplinkEvents {
     });
     await new Promise<void>((resolve, giveUp) => {
       const enter = () => {
-        this.#enter(rank, port);
+        // It may have hung up meanwhile.
+        if (this.#ports.get(rank) === port) this.#enter(rank, port);
         resolve();
       };
       this.#joiners.push({ enter, giveUp });

