@@ -49,8 +49,8 @@ export function outerVectors({ name }: OuterOptions): readonly string[] {
   return name === "average" ? [] : name === "nesterov" ? ["momentum"] : ["m", "v"];
 }
 
-/** Values handled at a time: the blocks stay in the first-level cache. */
-const BLOCK = 1024;
+/** Values handled at a time: the blocks stay in the caches. */
+const BLOCK = 4096;
 
 /** An optimizer with its state: vectors of f32, one value for each value of the consensus. */
 export class OuterOptimizer {
@@ -98,27 +98,44 @@ export class OuterOptimizer {
     const { options } = this;
     const next = this.#next;
     const before = this.#before;
-    if (options.name === "nesterov") {
-      const { rate, momentum } = options;
-      const b = this.#vectors[0]!;
-      for (let i = 0; i < n; i++) {
-        const x = before[i]!;
-        const g = x - next[i]!;
-        b[from + i] = momentum * b[from + i]! + g;
-        next[i] = x - rate * (g + momentum * b[from + i]!);
-      }
-    } else if (options.name === "fedadam") {
-      const { rate, beta1, beta2, tau } = options;
-      const m = this.#vectors[0]!;
-      const v = this.#vectors[1]!;
-      for (let i = 0; i < n; i++) {
-        const x = before[i]!;
-        const d = next[i]! - x;
-        m[from + i] = beta1 * m[from + i]! + (1 - beta1) * d;
-        v[from + i] = beta2 * v[from + i]! + (1 - beta2) * (d * d);
-        // V8 computes square roots with the CPU's instruction, which rounds correctly.
-        next[i] = x + rate * m[from + i]! / (Math.sqrt(v[from + i]!) + tau);
-      }
-    }
+    const [first, second] = this.#vectors.map((vector) => vector.subarray(from, from + n));
+    if (options.name === "nesterov") nesterov(n, next, before, first!, options);
+    else if (options.name === "fedadam") fedadam(n, next, before, first!, second!, options);
+  }
+}
+
+function nesterov(
+  n: number,
+  next: Float32Array,
+  before: Float32Array,
+  b: Float32Array,
+  { rate, momentum }: { rate: number; momentum: number },
+): void {
+  for (let i = 0; i < n; i++) {
+    const x = before[i]!;
+    const g = x - next[i]!;
+    const kept = Math.fround(momentum * b[i]! + g);
+    b[i] = kept;
+    next[i] = x - rate * (g + momentum * kept);
+  }
+}
+
+function fedadam(
+  n: number,
+  next: Float32Array,
+  before: Float32Array,
+  m: Float32Array,
+  v: Float32Array,
+  { rate, beta1, beta2, tau }: { rate: number; beta1: number; beta2: number; tau: number },
+): void {
+  for (let i = 0; i < n; i++) {
+    const x = before[i]!;
+    const d = next[i]! - x;
+    const mean = Math.fround(beta1 * m[i]! + (1 - beta1) * d);
+    const square = Math.fround(beta2 * v[i]! + (1 - beta2) * (d * d));
+    m[i] = mean;
+    v[i] = square;
+    // V8 computes square roots with the CPU's instruction, which rounds correctly.
+    next[i] = x + rate * mean / (Math.sqrt(square) + tau);
   }
 }

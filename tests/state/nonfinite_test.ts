@@ -117,7 +117,11 @@ Deno.test("nonfinite: zero replaces exactly those values, allow touches nothing"
 });
 
 Deno.test("nonfinite: a relay refuses the rank by name, and the others finish the round", async () => {
-  await using session = await Session.start({ hosts: [[0, 1], [2]] });
+  const manifest = [["w"], ["a", "b"]];
+  await using session = await Session.start({
+    hosts: [[0, 1], [2]],
+    relays: { 0: { manifest } },
+  });
   const clients = await session.ranks();
   const given = clients.map(({ rank }) => Float32Array.of(rank + 1, 10 * (rank + 1)));
   given[1]![1] = NaN;
@@ -131,7 +135,7 @@ Deno.test("nonfinite: a relay refuses the rank by name, and the others finish th
       return (await clients[rank]!.allReduce(tensors, { mass: 1 })).mass;
     })),
   ]);
-  assertStringIncludes(poison.message, "tensor 0 of shape [2, 1] has NaN at element 1");
+  assertStringIncludes(poison.message, 'tensor 0 ("w") of shape [2, 1] has NaN at element 1');
   assertEquals(masses, [2, 2]);
   assertEquals([given[0], given[2]], [Float32Array.of(2, 20), Float32Array.of(2, 20)]);
   await session.log.has("rank 1 is out", "has NaN at element 1", "the round goes on without it");

@@ -90,6 +90,22 @@ Deno.test("state: a controller killed in mid-session loses no checkpoint that it
   assertEquals(endings, [null, "every rank has left"]);
 });
 
+Deno.test("state: ended by a signal, a controller leaves the last consensus", async () => {
+  using temp = new TempDir();
+  await using cluster = await start(temp.path, "--checkpoint-every", "1000");
+  const clients = await connect(cluster);
+  const models = [new Model(), new Model()];
+  for (let at = 0; at < 3; at++) await step(clients, models, at);
+  cluster.controller.signal("SIGTERM");
+  await cluster.controller.ends(143);
+  const { step: last, tensors } = await loadCheckpoint(`${temp.path}/checkpoints`);
+  assertEquals(last, 3);
+  assert(same(tensors.map(({ data }) => data), models[0]!.values.slice(0, 3)));
+  using db = new DatabaseSync(`${temp.path}/ledger.sqlite`, { readOnly: true });
+  assertEquals(db.prepare("SELECT ending FROM sessions").get()?.ending, "ended by SIGTERM");
+  await Promise.all(clients.map((client) => client.close()));
+});
+
 Deno.test("state: wrong use is exit code 2, and says what to do", async () => {
   using temp = new TempDir();
   Deno.mkdirSync(`${temp.path}/checkpoints`);
