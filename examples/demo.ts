@@ -2,14 +2,14 @@
  * The whole of Tierfold on one machine: a controller, relays and ranks, each a process of its own, train
  * a small network on real digits that are unevenly spread, and show what averaging was worth.
  *
- *     deno task demo [--ranks N] [--hosts N] [--rounds N] [--seed N]
+ *     deno task demo [--ranks N] [--hosts N] [--rounds N] [--seed N] [--wire f32|bf16]
  *
  * For the same options the accuracies and the final bits are the same every time and everywhere.
  *
  * @module
  */
 
-import { Command, InvalidArgumentError } from "commander";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { layOutHosts, startCluster } from "./cluster.ts";
 import { runBaselines, runRanks } from "./digits/run.ts";
 import { judge } from "./digits/results.ts";
@@ -24,6 +24,7 @@ interface DemoOptions {
   readonly hosts: number;
   readonly rounds: number;
   readonly seed: number;
+  readonly wire: "f32" | "bf16";
 }
 
 /** Signals that end the demo, with the exit codes that shells give them. */
@@ -53,6 +54,9 @@ function parseOptions(args: readonly string[]): DemoOptions {
     )
     .option("--rounds <N>", "how often to average", within(1, 10_000), 80)
     .option("--seed <N>", "decides shards, first weights and order", within(0, 1_000_000), 1)
+    .addOption(
+      new Option("--wire <TYPE>", "how weights travel").choices(["f32", "bf16"]).default("f32"),
+    )
     .allowExcessArguments(false)
     // Unless told, commander asks the environment about colours.
     .configureOutput({ getOutHasColors: () => false, getErrHasColors: () => false })
@@ -67,7 +71,7 @@ function parseOptions(args: readonly string[]): DemoOptions {
 
 /** Runs everything; returns the exit code. */
 async function demo(group: ProcessGroup, options: DemoOptions): Promise<number> {
-  const { ranks, hosts, rounds, seed } = options;
+  const { ranks, hosts, rounds, seed, wire } = options;
   console.log(
     `Starting 1 controller, ${hosts} relay${hosts === 1 ? "" : "s"} and ${ranks} ` +
       `rank${ranks === 1 ? "" : "s"}, each a process of its own:`,
@@ -76,7 +80,7 @@ async function demo(group: ProcessGroup, options: DemoOptions): Promise<number> 
   for (const host of cluster.hosts) {
     console.log(`  ${host.name}  relay at ${host.relay}, rank ${host.ranks.join(" ")}`);
   }
-  const ends = await runRanks(group, cluster, rounds, seed);
+  const ends = await runRanks(group, cluster, rounds, seed, wire);
   console.log("The same steps without averaging, and one process on all digits, to compare with:");
   const baselines = await runBaselines(group, ranks, rounds, seed);
   const { lines, sameBits } = judge({ ends, ...baselines });

@@ -2,7 +2,7 @@
  * One rank of the digits example: trains on its own shard and averages with the others every few steps.
  *
  *     TIERFOLD_SALT=... deno run --allow-net --allow-env examples/digits/rank.ts \
- *       RELAY RANK WORLD_SIZE ROUNDS SEED
+ *       RELAY RANK WORLD_SIZE ROUNDS SEED [f32|bf16]
  *
  * @module
  */
@@ -21,6 +21,7 @@ const rank = wholeNumber(numbers[0], "RANK", 0);
 const worldSize = wholeNumber(numbers[1], "WORLD_SIZE", 1);
 const rounds = wholeNumber(numbers[2], "ROUNDS", 1);
 const seed = wholeNumber(numbers[3], "SEED", 0);
+const wire = numbers[4] === "bf16" ? "bf16" : "f32";
 
 const { train, heldOut, shards } = split(await loadDigits(), worldSize, seed);
 const shard = shards[rank]!;
@@ -30,6 +31,7 @@ const client = await RankClient.connect({
   worldSize,
   salt: Deno.env.get("TIERFOLD_SALT") ?? "",
   roundTimeoutMs: ROUND_TIMEOUT_MS,
+  wire,
 });
 
 // Every rank starts with other weights; the broadcast is what makes them equal.

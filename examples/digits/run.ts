@@ -31,6 +31,7 @@ export async function runRanks(
   cluster: Cluster,
   rounds: number,
   seed: number,
+  wire: "f32" | "bf16",
 ): Promise<EndReport[]> {
   const { worldSize } = cluster;
   const live = new LiveLine();
@@ -51,7 +52,7 @@ export async function runRanks(
     }
   };
   const script = new URL("./rank.ts", import.meta.url);
-  const args = [`${rounds}`, `${seed}`];
+  const args = [`${rounds}`, `${seed}`, wire];
   const ranks = Array.from(
     { length: worldSize },
     (_, rank) => startRank(group, cluster, rank, { script, args, onLine }),
