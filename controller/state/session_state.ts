@@ -11,6 +11,8 @@ import type { Arena } from "../../kernels/arena.ts";
 import type { Manifest } from "../../wire/manifest.ts";
 import type { FrameHeader } from "../../wire/round_frame.ts";
 import type { ClosedRound, GoneRanks, RoundHooks } from "../hooks.ts";
+import type { CheckpointTensor } from "./checkpoint_file.ts";
+import type { CheckpointInfo } from "./checkpoint_info.ts";
 import { Consensus, type Group, MAX_GROUPS, valueCount } from "./consensus.ts";
 import type { LedgerHost } from "./ledger.ts";
 import { OuterOptimizer, type OuterOptions } from "./outer.ts";
@@ -32,6 +34,13 @@ export interface StateOptions {
   readonly checkpointKeep: number;
   /** Whether to go on from the last good checkpoint, where there is one. */
   readonly resume: boolean;
+}
+
+/** What a checkpoint is made of. */
+interface Snapshot {
+  readonly tensors: readonly CheckpointTensor[];
+  readonly info: Omit<CheckpointInfo, "session">;
+  readonly version: number;
 }
 
 /** One session's. */
@@ -56,7 +65,11 @@ export class SessionState implements RoundHooks {
   #torn = false;
   #due = false;
   #writing = false;
-  #savedStep: number;
+  /** Whether every group has come since the first one last did. */
+  #whole = true;
+  /** Counts results that were kept. */
+  #version = 0;
+  #savedVersion = 0;
 
   private constructor(
     options: StateOptions,
@@ -69,7 +82,6 @@ export class SessionState implements RoundHooks {
     this.#disk = disk;
     this.#outer = resumed?.outer;
     this.#step = resumed?.step ?? 0;
-    this.#savedStep = this.#step;
     this.#asked = resumed !== undefined;
   }
 
@@ -150,6 +162,7 @@ export class SessionState implements RoundHooks {
     }
     const { group, out: next } = await this.#consensus.keep(header, out);
     this.#torn = false;
+    if (group !== undefined) this.#version++;
     const first = group !== undefined && group === groups[0];
     if (first) {
       this.#step++;
@@ -165,7 +178,8 @@ export class SessionState implements RoundHooks {
     const step = first ? this.#step : undefined;
     if (group === undefined) disk.ledger.round({ ...entry, step, sha256: undefined });
     else {
-      const digest = left.then(() => resultDigest(group.header, group.bytes));
+      const { header: kept, bytes } = group;
+      const digest = left.then(() => resultDigest(kept, bytes));
       group.hold(digest);
       this.#track(digest.then((sha256) => disk.ledger.round({ ...entry, step, sha256 })));
     }
@@ -192,7 +206,7 @@ export class SessionState implements RoundHooks {
         this.#log.warn(
           "the session ended within an outer step: its last checkpoint stays the last",
         );
-      } else if (this.#step > this.#savedStep) await this.#write(disk, () => {});
+      } else if (this.#version > this.#savedVersion) await this.#write(disk, this.#snapshot());
     } finally {
       disk.close(ending);
     }
@@ -212,10 +226,11 @@ export class SessionState implements RoundHooks {
   #save(sent: Promise<unknown>, first: boolean, group: Group | undefined): void {
     const { groups } = this.#consensus;
     const last = group === groups.at(-1);
-    const { checkpointEvery } = this.#options;
-    if (first && this.#step % checkpointEvery === 0) this.#due = true;
-    // A list that did not come again must not hold checkpoints up for ever.
-    const late = first && this.#step - this.#savedStep >= 2 * checkpointEvery;
+    // A list that did not come in the last window must not hold checkpoints up for ever.
+    const late = first && this.#due && !this.#whole;
+    if (first) this.#whole = false;
+    if (last) this.#whole = true;
+    if (first && this.#step % this.#options.checkpointEvery === 0) this.#due = true;
     if (!this.#due || this.#writing || !(last || late)) return;
     this.#due = false;
     this.#writing = true;
@@ -223,8 +238,10 @@ export class SessionState implements RoundHooks {
     for (const each of groups) each.hold(written.promise);
     this.#outerFree = written.promise;
     const disk = this.#disk!;
+    const snapshot = this.#snapshot();
     this.#track(
-      sent.then(() => this.#write(disk, written.resolve)).catch((error) => {
+      sent.then(() => this.#write(disk, snapshot, written.resolve)).catch((error) => {
+        this.#due = true;
         this.#log.error(
           "writing the checkpoint of a step: {reason}; rounds go on, and the next one is tried",
           {
@@ -238,19 +255,30 @@ export class SessionState implements RoundHooks {
     );
   }
 
-  async #write(disk: StateDirectory, written: () => void): Promise<void> {
+  /** The consensus as it is now; its bytes stay where they lie. */
+  #snapshot(): Snapshot {
     const { outer, manifest } = this.#options;
     const { groups } = this.#consensus;
     const counts = groups.map(({ header }) => header.tensors.length);
-    const info = { step: this.#step, round: this.#round, outer, groups: counts };
     if (manifest !== undefined && !fits(counts, manifest)) {
       this.#once("the manifest does not name {counts} tensors: numbers serve as names", {
         counts: counts.join(" and "),
       });
     }
-    const tensors = snapshotTensors(this.#consensus, this.wide ? this.#outer : undefined, manifest);
+    return {
+      tensors: snapshotTensors(this.#consensus, this.wide ? this.#outer : undefined, manifest),
+      info: { step: this.#step, round: this.#round, outer, groups: counts },
+      version: this.#version,
+    };
+  }
+
+  async #write(
+    disk: StateDirectory,
+    { tensors, info, version }: Snapshot,
+    written: () => void = () => {},
+  ): Promise<void> {
     await disk.write(tensors, info, written);
-    this.#savedStep = info.step;
+    this.#savedVersion = version;
   }
 
   /** Warns, but not round after round. */

@@ -60,7 +60,8 @@ for (const outer of OUTERS) {
       a.size,
       4 + 3 * (outer.name === "average" ? 0 : outer.name === "nesterov" ? 1 : 2),
     );
-    assertEquals(a, b);
+    for (const [name, values] of a) assert(values === b.get(name), `${name} differs`);
+    assertEquals(b.size, a.size);
     // And what ranks would read from the file is what they have.
     const { step, tensors } = await loadCheckpoint(`${parts.path}/checkpoints`);
     assertEquals(step, 7);
@@ -89,8 +90,8 @@ Deno.test("state: a session that is cut off goes on from the last checkpoint, wi
   }
   await using session = await startSession({ outer, directory: parts.path, resume: true });
   const run = await train(session, 6);
-  // 2 or 4: a checkpoint that is due while one is being written is taken later.
-  assert(run.from === 2 || run.from === 4, `went on from ${run.from}`);
+  // A checkpoint that is due while one is being written is taken later.
+  assert(run.from >= 2 && run.from <= 4, `went on from ${run.from}`);
   assert(same(run.model.values, wanted.values));
   await session.finish();
 });
@@ -104,9 +105,15 @@ Deno.test("state: checkpoints come every so many steps and at the end, and the n
   {
     const options = { directory: temp.path, checkpointEvery: 3, checkpointKeep: 2 };
     await using session = await startSession(options);
-    await train(session, 10);
+    const clients = await session.ranks();
+    for (let step = 1; step <= 10; step++) {
+      await average(clients, clients.map(() => Float32Array.of(step)), [1, 1, 1]);
+      if (step % 3 === 0) await session.log.has(`the checkpoint of step ${step} is on the disk`);
+    }
     await session.finish();
-    for (const step of [3, 6, 9, 10]) await session.log.has(`the checkpoint of step ${step} is`);
+    await session.log.has("the checkpoint of step 10 is on the disk");
+    const told = session.log.lines.filter((line) => line.includes("is on the disk"));
+    assertEquals(told.length, 4);
   }
   const name = (step: string) => `checkpoint-0000000000${step}.safetensors`;
   assertEquals(dir(temp), [name("09"), name("10")]);
