@@ -45,6 +45,19 @@ export function matches(line: string, text: string | RegExp): boolean {
   return typeof text === "string" ? line.includes(text) : text.test(line);
 }
 
+/** What `promise` gives, or undefined when that takes longer. */
+export async function unlessLater<T>(ms: number, promise: Promise<T>): Promise<T | undefined> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ms);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** A pause, for things that give no sign. */
 export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
