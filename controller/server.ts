@@ -178,6 +178,7 @@ export class Controller implements RelayHost {
           "of it was due",
       );
     }
+    this.#sidelines?.roundBegins(this.#barrier.round);
     let slot = this.#slots.get(key);
     if (slot === undefined) this.#slots.set(key, slot = new FrameSlot(this.#arena));
     return slot;
@@ -377,6 +378,8 @@ export class Controller implements RelayHost {
       memory: this.#out.frame,
       tensors: header.tensors,
     });
+    const over = () => this.#sidelines?.roundIsOver(round);
+    this.#resultsOut.then(over, over);
     this.#owed.clear();
     for (const { key, ranks } of this.#membership.hosts) {
       if (barrier.state(key) === "gone" && ranks.size > 0) barrier.join(key);

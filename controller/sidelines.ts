@@ -52,6 +52,8 @@ export class Sidelines {
   /** The deltas; undefined without peers. */
   readonly deltas: DeltaPublisher | undefined;
   readonly #server: HttpServer | undefined;
+  /** The last round of which a frame has come. */
+  #round = -1;
 
   private constructor(
     passes: PassService | undefined,
@@ -107,6 +109,18 @@ export class Sidelines {
       await deltas?.close(0);
       throw error;
     }
+  }
+
+  /** A frame of this round is coming: what can wait makes room. */
+  roundBegins(round: number): void {
+    if (round === this.#round) return;
+    this.#round = round;
+    this.deltas?.setRoundActive(true);
+  }
+
+  /** The result of this round has left; a frame of the next one may have come before. */
+  roundIsOver(round: number): void {
+    if (this.#round <= round) this.deltas?.setRoundActive(false);
   }
 
   /**

@@ -32,6 +32,14 @@ export interface PublisherTelemetry {
   readonly peers: readonly PeerTelemetry[];
 }
 
+/** How a {@link PublisherCore} fits into its thread. */
+export interface PublisherSurroundings {
+  /** Told of what an operator wants to know. */
+  readonly onEvent: (level: "info" | "warning", text: string) => void;
+  /** Waits until it may work on, having worked for so many milliseconds. */
+  readonly makeRoom?: (workedMs: number) => Promise<void>;
+}
+
 /** Publishes consensuses to DWE peers. */
 export class PublisherCore {
   readonly #bus: DeltaBus;
@@ -41,6 +49,7 @@ export class PublisherCore {
   readonly #stop = new AbortController();
   readonly #done: Promise<unknown>;
   readonly #onEvent: (level: "info" | "warning", text: string) => void;
+  readonly #makeRoom: ((workedMs: number) => Promise<void>) | undefined;
   #publishing = false;
   #keyError: string | undefined;
 
@@ -49,14 +58,12 @@ export class PublisherCore {
    *
    * @throws {Error} when a key file cannot be read.
    */
-  constructor(
-    plan: PublisherPlan,
-    onEvent: (level: "info" | "warning", text: string) => void,
-  ) {
+  constructor(plan: PublisherPlan, { onEvent, makeRoom }: PublisherSurroundings) {
     this.#ring = new KeyRing(plan.keys);
     this.#bus = new DeltaBus(plan.peers);
     this.#engine = new DeltaEngine(crypto.randomUUID().replaceAll("-", "").slice(0, 16));
     this.#onEvent = onEvent;
+    this.#makeRoom = makeRoom;
     const context = {
       bus: this.#bus,
       engine: this.#engine,
@@ -80,11 +87,14 @@ export class PublisherCore {
     this.#watchKeys();
     this.#publishing = true;
     const breather = new Breather();
+    let since = performance.now();
     try {
       for (const fragment of this.#engine.publish(tensors, this.#bus.next, current)) {
         this.#bus.offer(fragment);
         this.#wake();
         await breather.breathe();
+        await this.#makeRoom?.(performance.now() - since);
+        since = performance.now();
       }
       return true;
     } catch (error) {

@@ -43,6 +43,16 @@ export class UnpublishableError extends Error {
   override readonly name = "UnpublishableError";
 }
 
+/** Index of the first value whose change is not a finite f32; -1 when there is none. */
+function firstUntellable(values: Float32Array, held: Float32Array): number {
+  for (let k = 0; k < values.length; k++) {
+    const change = Math.fround(values[k]! - held[k]!);
+    // NaN and the infinities are what gives no zero here.
+    if (change - change !== 0) return k;
+  }
+  return -1;
+}
+
 /** What replicas hold at one version, sealed fragment by fragment for whoever asks. */
 export class Snapshot {
   readonly #sid: string;
@@ -170,14 +180,14 @@ export class DeltaEngine {
     }
     for (const [i, { shape, values }] of tensors.entries()) {
       invariant(elementCount(shape) === values.length, `tensor ${i} has the values of its shape`);
-      const held = stream?.shadow[i]?.values;
-      for (let k = 0; k < values.length; k++) {
-        const change = Math.fround(values[k]! - (held === undefined ? 0 : held[k]!));
-        if (Number.isFinite(change)) continue;
-        throw new UnpublishableError(
-          `value ${k} of tensor ${i} is ${values[k]}, which cannot be told as a change`,
-        );
-      }
+      const k = firstUntellable(
+        values,
+        stream?.shadow[i]?.values ?? new Float32Array(values.length),
+      );
+      if (k < 0) continue;
+      throw new UnpublishableError(
+        `value ${k} of tensor ${i} is ${values[k]}, which cannot be told as a change`,
+      );
     }
   }
 

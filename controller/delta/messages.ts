@@ -22,7 +22,12 @@ export const CLAIM = { open: 0, copied: 1, revoked: 2 } as const;
 
 /** From the loop to the thread. */
 export type PublisherOrder =
-  | { readonly type: "start"; readonly plan: PublisherPlan }
+  | {
+    readonly type: "start";
+    readonly plan: PublisherPlan;
+    /** One Int32: 1 while a round is under way. */
+    readonly roundActive: SharedArrayBuffer;
+  }
   | {
     readonly type: "consensus";
     readonly tensors: readonly TensorSpan[];

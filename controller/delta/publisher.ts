@@ -111,6 +111,7 @@ export class DeltaPublisher {
   #telemetry: PublisherTelemetry | undefined;
   #closed = false;
   #idle: () => void = () => {};
+  readonly #roundActive = new Int32Array(new SharedArrayBuffer(4));
 
   private constructor(options: PublisherOptions) {
     this.#every = options.every ?? 1;
@@ -120,7 +121,11 @@ export class DeltaPublisher {
     });
     this.#worker.onmessage = ({ data }: MessageEvent<PublisherReport>) => this.#hear(data);
     const { peers, keys, snapshots } = options;
-    this.#tell({ type: "start", plan: { peers, keys, snapshots } });
+    this.#tell({
+      type: "start",
+      plan: { peers, keys, snapshots },
+      roundActive: this.#roundActive.buffer as SharedArrayBuffer,
+    });
   }
 
   /**
@@ -172,6 +177,11 @@ export class DeltaPublisher {
     if (this.#underWay === undefined) this.#send(offer);
     else this.#waiting.set(schema, offer);
     return offer.done ? undefined : offer;
+  }
+
+  /** Says whether a round is under way: the thread then works a small part of the time only. */
+  setRoundActive(active: boolean): void {
+    Atomics.store(this.#roundActive, 0, active ? 1 : 0);
   }
 
   /** What happened to the consensuses that were offered. */

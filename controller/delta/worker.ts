@@ -11,11 +11,26 @@ import { CLAIM, type PublisherOrder, type PublisherReport } from "./messages.ts"
 
 /** How often changed telemetry is reported, in milliseconds. */
 const REPORT_MS = 200;
+/** While rounds are under way, how many times as long as it works the thread waits. */
+const WAIT_SHARE = 5;
 
 const copy = new ConsensusCopy();
 let core: PublisherCore | undefined;
 let last = "";
 let publishing: Promise<void> = Promise.resolve();
+
+/**
+ * Waits while a round is under way, but for at most {@link WAIT_SHARE} times as long as was worked before, so
+ * that rounds without a pause between them are published too.
+ */
+function roomMaker(roundActive: Int32Array): (workedMs: number) => Promise<void> {
+  return async (workedMs) => {
+    const end = performance.now() + WAIT_SHARE * workedMs;
+    while (Atomics.load(roundActive, 0) === 1 && performance.now() < end) {
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  };
+}
 
 function report(message: PublisherReport): void {
   self.postMessage(message);
@@ -47,7 +62,10 @@ async function publish(order: PublisherOrder & { type: "consensus" }): Promise<v
 self.onmessage = async ({ data: order }: MessageEvent<PublisherOrder>) => {
   switch (order.type) {
     case "start":
-      core = new PublisherCore(order.plan, (level, text) => report({ type: "event", level, text }));
+      core = new PublisherCore(order.plan, {
+        onEvent: (level, text) => report({ type: "event", level, text }),
+        makeRoom: roomMaker(new Int32Array(order.roundActive)),
+      });
       reportTelemetry();
       setInterval(reportTelemetry, REPORT_MS);
       break;
