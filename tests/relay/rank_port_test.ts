@@ -4,6 +4,10 @@ import * as fc from "fast-check";
 import { NonFiniteScreen } from "../../fold/nonfinite.ts";
 import { FrameSlot } from "../../frames/slot.ts";
 import { Arena } from "../../kernels/arena.ts";
+import { Link } from "../../transport/link.ts";
+import { Pipe } from "../../transport/pipe.ts";
+import { decodeRefusal } from "../../wire/refusal.ts";
+import { soon } from "../cluster/waiting.ts";
 import { type RankHost, RankPort } from "../../relay/rank_port.ts";
 import { encodeHandshake } from "../../wire/handshake.ts";
 import { LoopTagger } from "../../workers/tagger.ts";
@@ -19,9 +23,8 @@ const said = Uint8Array.from([
 const arena = new Arena();
 const screen = new NonFiniteScreen(arena, "refuse");
 
-/** What a host sees of one connection. Each round is over as soon as the frame is there. */
-async function serve(trouble: Trouble) {
-  const slot = new FrameSlot(arena);
+/** A host, and what it sees. Each round is over as soon as the frame is there. */
+function hostWith(slot: FrameSlot) {
   const seen = { entered: 0, frames: [] as string[], left: [] as [boolean, string][] };
   const host: RankHost = {
     salt: SALT,
@@ -39,6 +42,13 @@ async function serve(trouble: Trouble) {
     deliver: (_, header) => seen.frames.push(hex(slot.frame.subarray(0, header.length))),
     left: (_, clean, reason) => seen.left.push([clean, reason]),
   };
+  return { host, seen };
+}
+
+/** What a host sees of one connection. */
+async function serve(trouble: Trouble) {
+  const slot = new FrameSlot(arena);
+  const { host, seen } = hostWith(slot);
   let done = false;
   await converse(said, trouble, async (end) => {
     const port = new RankPort(end, host);
@@ -90,4 +100,54 @@ Deno.test("rank port: on a bad connection it ends, lets nothing wrong in, and sa
     }),
     { numRuns: 400 },
   );
+});
+
+/** The end of a pipe after a good handshake and half a frame, and the port at the other one. */
+async function halfway(slot: FrameSlot, budget: number) {
+  const pipe = new Pipe({ budget });
+  const { host, seen } = hostWith(slot);
+  const peer = new Link(pipe.ends[0]);
+  const port = new RankPort(pipe.ends[1], host);
+  const running = port.run();
+  await peer.writeFully(said.subarray(0, 16), "the handshake");
+  await peer.readFully(new Uint8Array(8), "the answer");
+  await peer.writeFully(said.subarray(16, 40), "half a frame");
+  return { peer, port, running, seen };
+}
+
+/** What is left to read, as the reason of a refusal. */
+async function reasonFrom(peer: Link): Promise<string | undefined> {
+  const all: number[] = [];
+  const into = new Uint8Array(64);
+  for (let n = await peer.readSome(into, "it"); n !== null; n = await peer.readSome(into, "it")) {
+    all.push(...into.subarray(0, n));
+  }
+  return decodeRefusal(Uint8Array.from(all), SALT);
+}
+
+Deno.test("rank port: who is refused in the middle of a frame reads why to the end", async () => {
+  // So small a pipe holds neither the reason nor the rest of the frame at once.
+  const { peer, port, running, seen } = await halfway(new FrameSlot(arena), 8);
+  const text = "it was too late, as it often is; ".repeat(30);
+  const refusing = port.refuse(text);
+  const writing = peer.writeFully(said.subarray(40), "the rest");
+  assertEquals(await soon("the reason", reasonFrom(peer)), text);
+  await soon("the rest is swallowed", writing);
+  peer.close();
+  await soon("all ends", Promise.all([refusing, running, port.done]));
+  assertEquals([seen.frames, seen.left], [[], [[false, text]]]);
+});
+
+Deno.test("rank port: a frame for which there is no room costs its sender the connection", async () => {
+  class FullSlot extends FrameSlot {
+    override reserve(): void {
+      throw new RangeError("taking 43 bytes for a frame: there are none");
+    }
+  }
+  const { peer, running, seen } = await halfway(new FullSlot(arena), 4096);
+  const text = "making room for the frame of rank 1: taking 43 bytes for a frame: there are none";
+  assertEquals(await soon("the reason", reasonFrom(peer)), text);
+  peer.close();
+  await soon("the port ends", running);
+  assertEquals(seen.left, [[false, text]]);
 });
