@@ -372,7 +372,10 @@ export class Relay implements RankHost, UplinkEvents {
     const uplink = this.#uplink;
     if (uplink === undefined) return;
     for (const { member, difference, reference } of this.#folder.settle()) {
-      this.#expel(member, schemaError(`rank ${member}`, difference, `rank ${reference}`).message);
+      const { message } = schemaError(`rank ${member}`, difference, `rank ${reference}`);
+      // Whoever has left since is out already, and its next connection not to blame.
+      if (this.#barrier.state(member) !== "gone") this.#expel(member, message);
+      else this.#log.warn("{message}", { message });
     }
     const barrier = this.#barrier;
     const { live } = barrier;

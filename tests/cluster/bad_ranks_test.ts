@@ -340,3 +340,20 @@ Deno.test("of several schemas on one host the one of most ranks stays", async (t
   await t.step("a tie: the lowest rank's stays", () => round([2, 3], [0]));
   await t.step("three schemas", () => round([2, 4, 3, 4], [1, 3]));
 });
+
+Deno.test("an odd frame whose rank has left already is dropped, and nothing else", async () => {
+  await using session = await Session.start({ hosts: [[0, 1, 2], [3]] });
+  const clients = await session.ranks(0, 2, 3);
+  const odd = await RawRank.join(session.relayOf(1), 1, 4);
+  await odd.sendFrame(frameOf([[1, 1, 1]]));
+  odd.close();
+  await session.log.has("rank 1 is out in round 0", "its frame stays in the round");
+  // Its next connection is not to blame.
+  const coming = session.rank(1);
+  await session.log.has("rank 1 is back");
+  await goodRound(clients);
+  await session.log.has("warning", "folding the frame of rank 1 with that of rank 0: tensor 0 has");
+  await goodRound([clients[0]!, await soon("rank 1 is let in", coming), clients[1]!, clients[2]!]);
+  const { controller } = await session.finish();
+  assertEquals(controller.lost, []);
+});

@@ -291,3 +291,26 @@ Deno.test("a host whose ranks disagree with more ranks elsewhere learns it down 
   await t.step("the odd host comes last", () => round([[0, 1], [2]], 1));
   await t.step("the odd host comes first", () => round([[0], [1, 2]], 0));
 });
+
+Deno.test("an odd frame whose relay is lost is dropped, and its successor not to blame", async () => {
+  await using session = await Session.start({ hosts: [[0], [1, 2], [3]], later: [0, 1, 2] });
+  const { address } = session.controller;
+  const odd = await RawChannel.join(address, "odd", [0]);
+  await odd.sendFrame("host_frame", frameOf([[1, 1]]));
+  odd.close();
+  await session.log.has("host odd is out in round 0", "its frame stays in the round");
+  using heir = await RawChannel.join(address, "heir", [0]);
+  using many = await RawChannel.join(address, "many", [1, 2]);
+  using last = await RawChannel.join(address, "last", [3]);
+  await many.sendFrame("host_frame", frameOf([[6]], { weight: 2 }));
+  await last.sendFrame("host_frame", frameOf([[0]]));
+  for (const channel of [many, last]) {
+    const { header, values } = await channel.expectFrame("broadcast");
+    assertEquals([header.weight, values], [3, [[2]]]);
+  }
+  await session.log.has("warning", 'folding the frame of host "heir"', "tensor 0 has shape [2]");
+  for (const channel of [heir, many, last]) await channel.sendFrame("host_frame", frameOf([[3]]));
+  for (const channel of [heir, many, last]) {
+    assertEquals((await channel.expectFrame("broadcast")).header.weight, 3);
+  }
+});
