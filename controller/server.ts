@@ -344,14 +344,12 @@ export class Controller implements RelayHost {
   async #closeRound(): Promise<void> {
     const barrier = this.#barrier;
     for (const { member, difference, reference } of this.#folder.settle()) {
-      const { message } = schemaError(
-        this.#hostName(member),
-        difference,
-        this.#hostName(reference),
-      );
       const port = this.#ports.get(member);
       // A relay in the place of a lost one is not to blame for its frame.
-      if (port !== undefined && this.#owed.has(port)) this.#track(port.refuse(message));
+      const here = port !== undefined && this.#owed.has(port);
+      const who = here ? this.#hostName(member) : `the lost host of rank ${member}`;
+      const { message } = schemaError(who, difference, this.#hostName(reference));
+      if (here) this.#track(port.refuse(message));
       else this.#log.warn("{message}", { message });
     }
     const frames = barrier.contributors.map((key) => barrier.frame(key).header);
