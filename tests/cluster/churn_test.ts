@@ -23,6 +23,8 @@ interface Step {
   readonly late: readonly number[];
   /** When in the round that happens, in milliseconds. */
   readonly after: number;
+  /** Whether rank 1 gives a tensor of another size, which costs it its place. */
+  readonly odd: boolean;
 }
 
 const step: fc.Arbitrary<Step> = fc.record({
@@ -31,6 +33,7 @@ const step: fc.Arbitrary<Step> = fc.record({
   die: fc.subarray(ALL, { maxLength: 3 }),
   late: fc.subarray(ALL, { maxLength: 3 }),
   after: fc.constantFrom(0, 0, 1, 3, 8),
+  odd: fc.constantFrom(false, false, false, true),
 });
 
 /** A rank's part in a round that it has begun. */
@@ -62,9 +65,10 @@ class Churn {
     for (const client of clients) this.#live.set(client.rank, client);
   }
 
-  async step({ leave, back, die, late, after }: Step): Promise<void> {
+  async step({ leave, back, die, late, after, odd }: Step): Promise<void> {
     for (const rank of leave) await this.#leave(rank);
     this.#invite(back);
+    if (odd && this.#live.has(1) && !this.#parts.has(1)) this.#begin(1, this.#size + 1);
     for (const rank of this.#live.keys()) this.#begin(rank);
     if (after > 0) await pause(after);
     for (const rank of die) await this.#leave(rank);
@@ -75,7 +79,7 @@ class Churn {
   /** Rounds until everybody who wants to come back is there. */
   async settle(): Promise<void> {
     while (this.#coming.size > 0) {
-      await this.step({ leave: [], back: [], die: [], late: [], after: 2 });
+      await this.step({ leave: [], back: [], die: [], late: [], after: 2, odd: false });
     }
     if (this.#failure !== undefined) throw this.#failure;
   }
@@ -130,10 +134,10 @@ class Churn {
     return this.#ghosts.get(rank) ?? 0;
   }
 
-  #begin(rank: number): void {
+  #begin(rank: number, size = this.#size): void {
     // One that has ended was taken for the next round's, since it was slow to say so.
     if (this.#parts.get(rank)?.ended === false) return;
-    const data = new Float32Array(this.#size).fill(2 ** rank);
+    const data = new Float32Array(size).fill(2 ** rank);
     const outcome = this.#live.get(rank)!.allReduce([data], { kind: "control", mass: 1 })
       .catch((error: Error) => error);
     const part: Part = { data, outcome, ended: false };
@@ -166,7 +170,20 @@ class Churn {
       assertEquals(part.data.findIndex((value) => value !== sum), -1);
       this.#parts.delete(rank);
     }
+    await this.#endOdd();
     // Who has begun and is not in this round came in its middle: the next one is theirs.
+  }
+
+  /** Rank 1 shares its host with the steady rank: where the two differ, it is rank 1 that goes. */
+  async #endOdd(): Promise<void> {
+    const part = this.#parts.get(1);
+    if (part === undefined || part.data.length === this.#size) return;
+    const outcome = await soon("the odd one's end", part.outcome);
+    assert(outcome instanceof Error, "an odd frame passed");
+    const { message } = outcome as Error;
+    assert(message.includes("folding the frame of rank 1 with that of rank 0"), message);
+    this.#parts.delete(1);
+    this.#live.delete(1);
   }
 }
 
