@@ -115,12 +115,12 @@ export class Sidelines {
   roundBegins(round: number): void {
     if (round === this.#round) return;
     this.#round = round;
-    this.deltas?.setRoundActive(true);
+    this.deltas?.rounds.begin();
   }
 
   /** The result of this round has left; a frame of the next one may have come before. */
   roundIsOver(round: number): void {
-    if (this.#round <= round) this.deltas?.setRoundActive(false);
+    if (this.#round <= round) this.deltas?.rounds.end();
   }
 
   /**

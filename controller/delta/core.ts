@@ -89,7 +89,10 @@ export class PublisherCore {
     const breather = new Breather();
     let since = performance.now();
     try {
-      for (const fragment of this.#engine.publish(tensors, this.#bus.next, current)) {
+      const fragments = this.#engine.publish(tensors, this.#bus.next, current);
+      await this.#makeRoom?.(performance.now() - since);
+      since = performance.now();
+      for (const fragment of fragments) {
         this.#bus.offer(fragment);
         this.#wake();
         await breather.breathe();

@@ -25,8 +25,8 @@ export type PublisherOrder =
   | {
     readonly type: "start";
     readonly plan: PublisherPlan;
-    /** One Int32: 1 while a round is under way. */
-    readonly roundActive: SharedArrayBuffer;
+    /** What {@link RoundSign} says, for the thread. */
+    readonly rounds: SharedArrayBuffer;
   }
   | {
     readonly type: "consensus";

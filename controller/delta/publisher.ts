@@ -8,6 +8,7 @@ import { KeyRing } from "../../delta/keys.ts";
 import type { SlotReader } from "../../frames/slot.ts";
 import type { RoundKind } from "../../wire/round_frame.ts";
 import type { PublisherPlan, PublisherTelemetry } from "./core.ts";
+import { RoundSign } from "./round_sign.ts";
 import { CLAIM, type PublisherOrder, type PublisherReport, type TensorSpan } from "./messages.ts";
 
 const log = getLogger(["tierfold", "delta"]);
@@ -111,7 +112,8 @@ export class DeltaPublisher {
   #telemetry: PublisherTelemetry | undefined;
   #closed = false;
   #idle: () => void = () => {};
-  readonly #roundActive = new Int32Array(new SharedArrayBuffer(4));
+  /** Tells the thread when a round is under way: it then works a small part of the time only. */
+  readonly rounds: RoundSign = new RoundSign();
 
   private constructor(options: PublisherOptions) {
     this.#every = options.every ?? 1;
@@ -124,7 +126,7 @@ export class DeltaPublisher {
     this.#tell({
       type: "start",
       plan: { peers, keys, snapshots },
-      roundActive: this.#roundActive.buffer as SharedArrayBuffer,
+      rounds: this.rounds.shared,
     });
   }
 
@@ -177,11 +179,6 @@ export class DeltaPublisher {
     if (this.#underWay === undefined) this.#send(offer);
     else this.#waiting.set(schema, offer);
     return offer.done ? undefined : offer;
-  }
-
-  /** Says whether a round is under way: the thread then works a small part of the time only. */
-  setRoundActive(active: boolean): void {
-    Atomics.store(this.#roundActive, 0, active ? 1 : 0);
   }
 
   /** What happened to the consensuses that were offered. */

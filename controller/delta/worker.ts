@@ -7,11 +7,12 @@
 /// <reference lib="deno.worker" />
 import { PublisherCore } from "./core.ts";
 import { ConsensusCopy } from "./copy.ts";
+import { roundIsNear } from "./round_sign.ts";
 import { CLAIM, type PublisherOrder, type PublisherReport } from "./messages.ts";
 
 /** How often changed telemetry is reported, in milliseconds. */
 const REPORT_MS = 200;
-/** While rounds are under way, how many times as long as it works the thread waits. */
+/** While a round is near, how many times as long as it works the thread waits. */
 const WAIT_SHARE = 5;
 
 const copy = new ConsensusCopy();
@@ -20,13 +21,13 @@ let last = "";
 let publishing: Promise<void> = Promise.resolve();
 
 /**
- * Waits while a round is under way, but for at most {@link WAIT_SHARE} times as long as was worked before, so
+ * Waits while a round is near, but for at most {@link WAIT_SHARE} times as long as was worked before, so
  * that rounds without a pause between them are published too.
  */
-function roomMaker(roundActive: Int32Array): (workedMs: number) => Promise<void> {
+function roomMaker(rounds: SharedArrayBuffer): (workedMs: number) => Promise<void> {
   return async (workedMs) => {
     const end = performance.now() + WAIT_SHARE * workedMs;
-    while (Atomics.load(roundActive, 0) === 1 && performance.now() < end) {
+    while (roundIsNear(rounds) && performance.now() < end) {
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
   };
@@ -64,7 +65,7 @@ self.onmessage = async ({ data: order }: MessageEvent<PublisherOrder>) => {
     case "start":
       core = new PublisherCore(order.plan, {
         onEvent: (level, text) => report({ type: "event", level, text }),
-        makeRoom: roomMaker(new Int32Array(order.roundActive)),
+        makeRoom: roomMaker(order.rounds),
       });
       reportTelemetry();
       setInterval(reportTelemetry, REPORT_MS);
