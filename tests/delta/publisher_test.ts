@@ -1,6 +1,7 @@
 // The publisher on its thread, over real sockets, to replicas and to plain peers.
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { type ConsensusView, DeltaPublisher } from "../../controller/delta/publisher.ts";
+import { KeyRing } from "../../delta/keys.ts";
 import { DeltaListener } from "../../delta/listener.ts";
 import { decodeDwe, openDwe } from "../../wire/dwe.ts";
 import { layoutFrame } from "../../wire/round_frame.ts";
@@ -394,4 +395,54 @@ Deno.test("what waits is sent before the publisher stops, and a missing key file
   }
   const keys = { current: { file: "/no/such/file" }, previous: {} };
   assertThrows(() => DeltaPublisher.start({ peers: [], keys, snapshots: true }), Error);
+});
+
+Deno.test("keys are rotated in files at both ends, and no consensus is missed", async () => {
+  const directory = await Deno.makeTempDir();
+  const file = (name: string) => `${directory}/${name}`;
+  const write = (name: string, key: string) => Deno.writeTextFileSync(file(name), key);
+  // Files are believed for a second.
+  const settled = () => new Promise((resolve) => setTimeout(resolve, 1_050));
+  write("publisher", "old-key");
+  write("current", "old-key");
+  write("previous", "older-key");
+  const port = freePort();
+  const ring = new KeyRing({
+    current: { file: file("current") },
+    previous: { file: file("previous") },
+  });
+  const replica = DeltaListener.listen({ listen: { hostname: "127.0.0.1", port }, ring });
+  const publisher = DeltaPublisher.start({
+    peers: [`127.0.0.1:${port}`],
+    keys: { current: { file: file("publisher") }, previous: {} },
+    snapshots: true,
+  });
+  try {
+    const publish = async (n: number) => {
+      publisher.offer(consensus([[n]]));
+      await until(() => replica.version?.version === n, `version ${n} is there`);
+    };
+    await publish(1);
+    write("previous", "old-key");
+    write("current", "new-key");
+    await settled();
+    await publish(2);
+    write("publisher", "new-key");
+    await settled();
+    await publish(3);
+    write("previous", "new-key");
+    await settled();
+    await publish(4);
+    assertEquals([replica.telemetry.rejected, weights(replica)], [0, [[4]]]);
+    // The old key is worth nothing any more.
+    write("publisher", "old-key");
+    await settled();
+    publisher.offer(consensus([[5]]));
+    await until(() => replica.telemetry.rejected > 0, "it is refused");
+    assertEquals(weights(replica), [[4]]);
+  } finally {
+    await publisher.close(0);
+    await replica.close();
+    await Deno.remove(directory, { recursive: true });
+  }
 });
