@@ -71,7 +71,8 @@ export const commonTable = {
   gpuThreshold: optionalOption({
     value: "BYTES",
     help:
-      "with a GPU kernel, sum tensors below this size on the CPU; by measurement when not given",
+      "with a GPU kernel, sum tensors below this size on the CPU; when not given, auto measures " +
+      "and an ort kernel asked for by name sums all",
     schema: byteSize(0, MAX_FRAME_BYTES),
     show: formatBytes,
   }),
@@ -82,7 +83,7 @@ export const commonTable = {
   }),
   workers: option({
     value: "N|auto",
-    help: "threads that hash and fold large frames; 0 keeps everything on the main one",
+    help: "threads that hash large frames; 0 keeps everything on the main one",
     schema: wholeNumberOrAuto(0, 256),
     fallback: "auto",
   }),
