@@ -4,6 +4,7 @@
  * @module
  */
 import { RecordReader, RecordWriter } from "../frames/records.ts";
+import type { Arriving } from "../frames/receive.ts";
 import type { FrameSlot } from "../frames/slot.ts";
 import { type Connection, TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
@@ -48,6 +49,8 @@ export interface RelayHost {
    * @throws {WireError} when none may come now.
    */
   expectFrame(port: RelayPort): FrameSlot;
+  /** Bytes of a frame are there that are not verified yet. */
+  arriving(port: RelayPort, ...what: Parameters<Arriving>): void;
   /**
    * Takes a verified frame.
    *
@@ -182,7 +185,11 @@ export class RelayPort {
     const controller = this.#controller;
     // What it sends belongs to the next round: it stays in the socket until that one gathers.
     await controller.entrance(this);
-    const record = await this.#reader.next("host_frame", () => controller.expectFrame(this));
+    const record = await this.#reader.next(
+      "host_frame",
+      () => controller.expectFrame(this),
+      (...what) => controller.arriving(this, ...what),
+    );
     if (record === null) return false;
     if (this.#gone) return true;
     if (record.kind === "frame") controller.deliver(this, record.header);

@@ -6,8 +6,9 @@
  */
 import { getLogger } from "@logtape/logtape";
 import { FoldBarrier } from "../fold/barrier.ts";
-import { RoundFolder } from "../fold/round_folder.ts";
+import { type EagerEnd, RoundFolder } from "../fold/round_folder.ts";
 import { checkFoldable, schemaError } from "../fold/schema.ts";
+import type { Arriving } from "../frames/receive.ts";
 import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
@@ -52,6 +53,7 @@ export class Controller implements RelayHost {
   readonly #finished = Promise.withResolvers<void>();
   /** Settles when the slot of the result may be written again. */
   #resultsOut: Promise<unknown> = Promise.resolve();
+  #outFree = true;
   /** Settles at the end of the round, when hosts that came in its middle are let in. */
   #boundary = Promise.withResolvers<void>();
   #pumping = false;
@@ -184,6 +186,10 @@ export class Controller implements RelayHost {
     return slot;
   }
 
+  arriving(port: RelayPort, ...what: Parameters<Arriving>): void {
+    this.#folder.arriving(port.host!.key, ...what, () => this.#eagerEnd());
+  }
+
   deliver(port: RelayPort, header: FrameHeader): void {
     const { key, name } = port.host!;
     checkFoldable(header, `host ${JSON.stringify(name)}`);
@@ -210,7 +216,9 @@ export class Controller implements RelayHost {
       lost: false,
       reason: "its connection to its relay was closed",
     });
-    if (host.ranks.size === 0) this.#barrier.leave(host.key);
+    if (host.ranks.size === 0 && !this.#barrier.leave(host.key)) {
+      this.#folder.disturbed(host.key);
+    }
     this.#watchRound();
     this.#pump();
   }
@@ -225,6 +233,7 @@ export class Controller implements RelayHost {
     this.#parting.set(host.key, port.done);
     this.#owed.delete(port);
     const inRound = this.#barrier.leave(host.key);
+    if (!inRound) this.#folder.disturbed(host.key);
     const lost = this.#membership.release(host);
     this.#outcome.lost.push(...lost);
     if (lost.length === 0) this.#log.info("host {host} is done", { host: host.name });
@@ -381,6 +390,8 @@ export class Controller implements RelayHost {
       memory: this.#out.frame,
       tensors: header.tensors,
     });
+    this.#outFree = false;
+    void this.#resultsOut.then(() => this.#outFree = true);
     const over = () => this.#sidelines?.roundIsOver(round);
     this.#resultsOut.then(over, over);
     this.#owed.clear();
@@ -400,6 +411,14 @@ export class Controller implements RelayHost {
       sent,
     });
     this.#folder.redirect(this.#out);
+  }
+
+  /** How a round ends that is folded eagerly; not where its result is narrowed or stepped on. */
+  #eagerEnd(): EagerEnd | undefined {
+    const waits = !this.#outFree || this.#membership.unclaimed.length > 0;
+    const narrows = this.#membership.hosts.every(({ narrow }) => narrow);
+    if (waits || narrows || this.#state !== undefined) return undefined;
+    return { kind: "broadcast", divide: true, tagger: this.tagger };
   }
 
   /** Whether the round's result may carry bf16: a Model round, and every rank takes it. */

@@ -8,12 +8,13 @@ import type { FoldKernel } from "../kernels/kernel.ts";
 import { RecordSealer } from "../frames/records.ts";
 import type { FrameSlot } from "../frames/slot.ts";
 import type { Tagger } from "../workers/tagger.ts";
-import { invariant } from "../wire/errors.ts";
+import { invariant, WireError } from "../wire/errors.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import type { FoldBarrier } from "./barrier.ts";
 import { CompactFold, type FoldEnd, isCompact } from "./compact_fold.ts";
+import { type ArrivingFrame, EagerFold } from "./eager_fold.ts";
 import { FrameFold, type HeldFrame } from "./frame_fold.ts";
-import { splitBySchema } from "./schema.ts";
+import { checkFoldable, schemaDifference, splitBySchema } from "./schema.ts";
 
 /** A frame that does not fit the others of its round. */
 export interface OddFrame {
@@ -30,6 +31,16 @@ export interface OddFrame {
  */
 const CPU_BATCH = 4;
 
+/** The least frame that is folded while it arrives: below it there is nothing to gain. */
+const EAGER_BYTES = 1024 ** 2;
+
+/** How a round that is folded eagerly will end. */
+export interface EagerEnd {
+  kind: "host_frame" | "broadcast";
+  divide: boolean;
+  tagger: Tagger;
+}
+
 /** The folding side of one tier's rounds. */
 export class RoundFolder {
   readonly #kernel: FoldKernel;
@@ -37,6 +48,8 @@ export class RoundFolder {
   #out: FrameSlot;
   readonly #votes: (member: number) => number;
   readonly #arena: Arena;
+  readonly #arrivals = new Map<number, ArrivingFrame>();
+  #eager: { fold: EagerFold; members: readonly number[] } | undefined;
   #fold: FrameFold | undefined;
   #compact: CompactFold | undefined;
 
@@ -59,6 +72,33 @@ export class RoundFolder {
     this.#votes = votes;
   }
 
+  /**
+   * Bytes of a member's frame are there that are not verified yet. Once frames of all awaited members
+   * arrive, they are folded as far as they have come.
+   *
+   * @param end Gives how the round will end, or undefined while it must not be folded eagerly.
+   */
+  arriving(
+    member: number,
+    bytes: Uint8Array<ArrayBufferLike>,
+    header: FrameHeader,
+    received: number,
+    end: () => EagerEnd | undefined,
+  ): void {
+    if (header.length < EAGER_BYTES || !this.#barrier.maySend(member)) return;
+    const arrival = this.#arrivals.get(member);
+    if (arrival?.header === header) arrival.received = received;
+    else this.#arrivals.set(member, { bytes, header, received });
+    if (this.#eager === undefined) this.#startEagerly(end);
+    this.#eager?.fold.advance();
+  }
+
+  /** Forgets a frame that will not be delivered as it arrived. */
+  disturbed(member: number): void {
+    this.#arrivals.delete(member);
+    if (this.#eager?.members.includes(member)) this.#giveUpEager();
+  }
+
   /** Folds into another slot from here on; only between rounds. */
   redirect(out: FrameSlot): void {
     invariant(this.#fold === undefined, "a fold in progress is redirected");
@@ -71,7 +111,7 @@ export class RoundFolder {
    * that is folded compactly.
    */
   async absorb(): Promise<void> {
-    while (!this.#barrier.complete && !this.#isCompact()) {
+    while (!this.#eager && !this.#barrier.complete && !this.#isCompact()) {
       const batch = this.#kernel.wholeFromBytes < Infinity ? 1 : CPU_BATCH;
       const frames = this.#barrier.takeReady(batch);
       if (frames.length === 0) return;
@@ -115,6 +155,18 @@ export class RoundFolder {
     end: FoldEnd,
     tagger: Tagger,
   ): Promise<FrameHeader> {
+    const { contributors } = this.#barrier;
+    const eager = this.#eager;
+    this.#arrivals.clear();
+    if (
+      eager !== undefined && !end.narrow && end.step === undefined &&
+      eager.members.length === contributors.length &&
+      eager.members.every((member, i) => member === contributors[i])
+    ) {
+      this.#eager = undefined;
+      return await eager.fold.finish();
+    }
+    this.#giveUpEager();
     if (end.narrow || this.#isCompact()) return await this.#finishCompact(kind, end, tagger);
     const frames = this.#barrier.takeReady();
     const fold = this.#start(frames);
@@ -128,6 +180,32 @@ export class RoundFolder {
     );
     await sealer.finish();
     return header;
+  }
+
+  #startEagerly(getEnd: () => EagerEnd | undefined): void {
+    const barrier = this.#barrier;
+    if (this.#fold !== undefined || this.#kernel.wholeFromBytes < Infinity) return;
+    const members = [...barrier.contributors, ...barrier.awaited].sort((a, b) => a - b);
+    const frames: ArrivingFrame[] = [];
+    for (const member of members) {
+      const frame = barrier.holds(member)
+        ? { ...barrier.frame(member), received: Infinity }
+        : this.#arrivals.get(member);
+      if (frame === undefined || !isPlain(frame.header)) return;
+      if (frames[0] && schemaDifference(frame.header, frames[0].header) !== undefined) return;
+      frames.push(frame);
+    }
+    const end = getEnd();
+    if (end === undefined) return;
+    this.#out.reserve(frames[0]!.header.length);
+    const sealer = new RecordSealer(this.#out, end.kind, end.tagger);
+    const fold = new EagerFold(this.#kernel, frames, this.#out.frame, sealer, end.divide);
+    this.#eager = { fold, members };
+  }
+
+  #giveUpEager(): void {
+    this.#eager?.fold.abandon();
+    this.#eager = undefined;
   }
 
   async #finishCompact(
@@ -161,5 +239,16 @@ export class RoundFolder {
       this.#fold = new FrameFold(this.#kernel, this.#out.frame);
     }
     return this.#fold;
+  }
+}
+
+/** Whether a frame that is not verified yet could be folded as plain f32. */
+function isPlain(header: FrameHeader): boolean {
+  try {
+    checkFoldable(header, "an arriving frame");
+    return true;
+  } catch (error) {
+    if (error instanceof WireError) return false;
+    throw error;
   }
 }

@@ -17,6 +17,16 @@ import type { FrameSlot } from "./slot.ts";
 /** Most bytes asked of the socket at once: large reads wake the loop less often. */
 const READ_BYTES = 4 * 1024 ** 2;
 
+/**
+ * Told of a frame's bytes before they are verified, once its headers are read and after every read: what
+ * is made of them must not leave the process before the frame was verified.
+ */
+export type Arriving = (
+  bytes: Uint8Array<ArrayBufferLike>,
+  header: FrameHeader,
+  received: number,
+) => void;
+
 /** What a receiver must know of its session. */
 export interface ReceiveOptions {
   /** Computes the frame's tag; left out where the record around the frame vouches for it. */
@@ -25,6 +35,8 @@ export interface ReceiveOptions {
   ceiling: number;
   /** The tag of the record around the frame, which takes the frame's bytes too. */
   recordTag?: TagLane;
+  /** Told of the bytes as they come. */
+  arriving?: Arriving;
 }
 
 /**
@@ -87,6 +99,7 @@ async function receive(
     }
     if (before < signedEnd) tag?.update(frame.subarray(before, Math.min(received, signedEnd)));
     options.recordTag?.update(frame.subarray(before, received));
+    if (header !== undefined) options.arriving?.(frame, header, received);
     const turn = breather.breathe();
     if (turn !== undefined) await turn;
   }

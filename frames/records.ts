@@ -23,7 +23,7 @@ import {
 import { isRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import type { Tagger, TagLane } from "../workers/tagger.ts";
-import { receiveFrame } from "./receive.ts";
+import { type Arriving, receiveFrame } from "./receive.ts";
 import { readRefusal } from "./refusals.ts";
 import type { FrameSlot } from "./slot.ts";
 
@@ -63,6 +63,7 @@ export class RecordReader {
    * @param frameKind The kind of record in which the other end sends frames.
    * @param accept Called when a frame starts to arrive: gives the slot to put it into, or throws when
    *   no frame may come now.
+   * @param arriving Told of a frame that arrives, again and again, before it is verified.
    * @returns The record, or null when the stream ended cleanly before it.
    * @throws {WireError} when what comes is not an authentic record, or may not come now.
    * @throws {TransportError} when the stream breaks, is too slow, or carries a refusal.
@@ -70,6 +71,7 @@ export class RecordReader {
   async next(
     frameKind: "host_frame" | "broadcast",
     accept: () => FrameSlot,
+    arriving?: Arriving,
   ): Promise<IncomingRecord | null> {
     const link = this.#link;
     const start = this.#start;
@@ -91,7 +93,7 @@ export class RecordReader {
           `reading a record from ${link.peer}: a ${header.kind} came, which only goes the other way`,
         );
       }
-      return await this.#readFrame(header, accept());
+      return await this.#readFrame(header, accept(), arriving);
     });
   }
 
@@ -116,6 +118,7 @@ export class RecordReader {
   async #readFrame(
     header: RecordHeader,
     slot: FrameSlot,
+    arriving: Arriving | undefined,
   ): Promise<IncomingRecord> {
     const recordTag = this.#tagger.open(header.length);
     recordTag.update(this.#start.subarray(0, RECORD_SIGNED_BYTES));
@@ -127,7 +130,7 @@ export class RecordReader {
         slot,
         header.length,
         `a ${header.kind} record`,
-        { tagger, ceiling: this.#ceiling, recordTag },
+        { tagger, ceiling: this.#ceiling, recordTag, ...arriving && { arriving } },
       );
       if (!tagsEqual(await recordTag.digest(), this.#start.subarray(RECORD_SIGNED_BYTES))) {
         throw recordMacError(header);
@@ -212,6 +215,12 @@ export class RecordSealer {
     this.#frameTag.update(bytes);
     this.#recordTag.update(bytes);
     this.#done = end;
+  }
+
+  /** Gives both tags up. */
+  abandon(): void {
+    this.#frameTag.abandon();
+    this.#recordTag.abandon();
   }
 
   /** Ends both tags: the whole record then lies in `slot.record`. */

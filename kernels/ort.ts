@@ -24,6 +24,8 @@ export type { OrtOpened, OrtProvider } from "./ort_messages.ts";
 const CHUNK_BYTES = 32 << 20;
 /** The first session takes 1-2 s; a cold disk a few more. */
 const OPEN_MS = 20_000;
+/** How long the worker may take to give its device back, in ms. */
+const CLOSE_MS = 2_000;
 /** Silence, in ms, after which a worker with work to do is given up. */
 const SILENCE_MS = 20_000;
 
@@ -76,6 +78,7 @@ export class OrtKernel implements FoldKernel {
   #next = 1;
   #gone = false;
   #failure: string | undefined;
+  #closed: (() => void) | undefined;
   #deadline: ReturnType<typeof setTimeout> | undefined;
 
   private constructor(worker: Worker, opened: OrtOpened, options: OrtOptions) {
@@ -210,9 +213,17 @@ export class OrtKernel implements FoldKernel {
     if (!this.#gone) this.#send({ type: "destroy-device" });
   }
 
-  close(): Promise<void> {
+  async close(): Promise<void> {
+    if (this.#gone) return;
+    // A process that ends while a software device still has threads can crash on its way out.
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    await new Promise<void>((resolve) => {
+      this.#closed = resolve;
+      timer = setTimeout(resolve, CLOSE_MS);
+      this.#send({ type: "close" });
+    });
+    clearTimeout(timer);
     this.#end();
-    return Promise.resolve();
   }
 
   #send(request: OrtRequest, transfer: Transferable[] = []): void {
@@ -239,6 +250,8 @@ export class OrtKernel implements FoldKernel {
     switch (message.type) {
       case "opened":
         return;
+      case "closed":
+        return this.#closed?.();
       case "failed":
         return this.#fail(message.reason);
       case "piece":

@@ -36,7 +36,9 @@ export type OrtRequest =
   }
   /** The sum will not be finished, or was. */
   | { readonly type: "drop"; readonly sum: number }
-  | { readonly type: "destroy-device" };
+  | { readonly type: "destroy-device" }
+  /** Gives the device back and ends the worker. */
+  | { readonly type: "close" };
 
 /** What was opened, for logs and the status. */
 export interface OrtOpened {
@@ -61,5 +63,7 @@ export type OrtReply =
     readonly at: number;
     readonly data: Uint8Array<ArrayBuffer>;
   }
+  /** The device is given back; the worker's last word. */
+  | { readonly type: "closed" }
   /** The backend is of no more use. */
   | { readonly type: "failed"; readonly reason: string };

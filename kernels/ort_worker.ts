@@ -49,7 +49,9 @@ function describe(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-async function handle(request: Exclude<OrtRequest, { type: "destroy-device" }>): Promise<void> {
+async function handle(
+  request: Exclude<OrtRequest, { type: "destroy-device" | "close" }>,
+): Promise<void> {
   if (request.type === "open") {
     engine = await Engine.open(request.provider, request.chunkBytes, fail);
     reply({ type: "opened", opened: engine.opened });
@@ -81,6 +83,11 @@ self.onmessage = (event: MessageEvent<OrtRequest>) => {
     return;
   }
   queue = queue.then(async () => {
+    if (request.type === "close") {
+      engine?.close();
+      self.postMessage({ type: "closed" } satisfies OrtReply);
+      return self.close();
+    }
     if (failed) return;
     try {
       await handle(request);

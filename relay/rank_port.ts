@@ -6,7 +6,7 @@
 import { getLogger } from "@logtape/logtape";
 import type { NonFiniteScreen } from "../fold/nonfinite.ts";
 import { checkFoldable } from "../fold/schema.ts";
-import { receiveFrame } from "../frames/receive.ts";
+import { type Arriving, receiveFrame } from "../frames/receive.ts";
 import type { FrameSlot } from "../frames/slot.ts";
 import { type Connection, TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
@@ -47,6 +47,10 @@ export interface RankHost {
   admit(handshake: RankHandshake, port: RankPort): Promise<void>;
   /** The slot for this rank's frames. */
   slot(rank: number): FrameSlot;
+  /** Bytes of a rank's frame are there that are not verified yet. */
+  arriving(rank: number, ...what: Parameters<Arriving>): void;
+  /** A rank's frame is no longer what arrived. */
+  altered(rank: number): void;
   /** Whether a frame of this rank may come now. */
   maySend(rank: number): boolean;
   /** Takes a frame that was verified and checked, which lies in the rank's slot. */
@@ -194,6 +198,7 @@ export class RankPort {
       receiveFrame(this.#link, host.slot(rank), length, `the frame of rank ${rank}`, {
         tagger: host.tagger,
         ceiling: host.ceiling,
+        arriving: (...what) => host.arriving(rank, ...what),
       }),
     );
     await this.#check(rank, header);
@@ -208,6 +213,7 @@ export class RankPort {
     const { frame: bytes } = this.#host.slot(rank);
     const replaced = await this.#host.screen.screen({ bytes, header }, who);
     if (replaced === 0) return;
+    this.#host.altered(rank);
     getLogger(["tierfold", "relay"]).warn(
       "rank {rank} sent {count} values that are NaN or infinite: they count as 0",
       { rank, count: replaced },

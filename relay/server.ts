@@ -7,8 +7,9 @@
 import { getLogger } from "@logtape/logtape";
 import { FoldBarrier } from "../fold/barrier.ts";
 import { NonFiniteScreen } from "../fold/nonfinite.ts";
-import { RoundFolder } from "../fold/round_folder.ts";
+import { type EagerEnd, RoundFolder } from "../fold/round_folder.ts";
 import { schemaDifference, schemaError } from "../fold/schema.ts";
+import type { Arriving } from "../frames/receive.ts";
 import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
@@ -20,13 +21,8 @@ import { encodeLength } from "../wire/length.ts";
 import { nameIn } from "../wire/manifest.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import { type RankHost, RankPort } from "./rank_port.ts";
-import type { RelayOutcome, RelaySettings } from "./settings.ts";
+import { controllerLimit, type RelayOutcome, type RelaySettings } from "./settings.ts";
 import { Uplink, type UplinkEvents } from "./uplink.ts";
-
-/** How long after its own round deadline a relay believes in the controller, in milliseconds. */
-const CONTROLLER_GRACE_MS = 30_000;
-/** A timer set for longer than this would fire at once, in milliseconds. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Serves one session. */
 export class Relay implements RankHost, UplinkEvents {
@@ -37,7 +33,6 @@ export class Relay implements RankHost, UplinkEvents {
   readonly #out: FrameSlot;
   readonly tagger: PooledTagger;
   readonly #folder: RoundFolder;
-  readonly #kernel: FoldKernel;
   readonly screen: NonFiniteScreen;
   readonly #slots = new Map<number, FrameSlot>();
   /** Ports of ranks that were accepted, those that wait for the end of a round included. */
@@ -61,6 +56,7 @@ export class Relay implements RankHost, UplinkEvents {
   #goodbye: Promise<unknown> = Promise.resolve();
   /** Settles when the slot of the result may be written again. */
   #resultsOut: Promise<unknown> = Promise.resolve();
+  #outFree = true;
   #pumping = false;
   #again = false;
   #over = false;
@@ -71,7 +67,6 @@ export class Relay implements RankHost, UplinkEvents {
     this.#settings = settings;
     this.#log = getLogger(["tierfold", "relay"]).with({ host: settings.host });
     this.#arena = arena;
-    this.#kernel = kernel;
     this.#barrier = new FoldBarrier(settings.ranks);
     this.#out = new FrameSlot(arena);
     this.screen = new NonFiniteScreen(
@@ -159,6 +154,16 @@ export class Relay implements RankHost, UplinkEvents {
     });
   }
 
+  arriving(rank: number, ...what: Parameters<Arriving>): void {
+    const { tagger } = this;
+    const end = (): EagerEnd => ({ kind: "host_frame", divide: false, tagger });
+    this.#folder.arriving(rank, ...what, () => this.#outFree ? end() : undefined);
+  }
+
+  altered(rank: number): void {
+    this.#folder.disturbed(rank);
+  }
+
   maySend(rank: number): boolean {
     return this.#barrier.maySend(rank);
   }
@@ -218,6 +223,8 @@ export class Relay implements RankHost, UplinkEvents {
     this.#resultsOut = Promise.all(
       this.#barrier.live.map((rank) => this.#ports.get(rank)!.sendResult(prefixed, round)),
     );
+    this.#outFree = false;
+    void this.#resultsOut.then(() => this.#outFree = true);
     this.#log.debug("round {round} closed with mass {mass}", () => ({
       round,
       mass: header.weight,
@@ -401,10 +408,7 @@ export class Relay implements RankHost, UplinkEvents {
     }));
     const sending = uplink.sendFrame(this.#out.record);
     for (const rank of this.#exits.splice(0)) this.#track(uplink.rankExit(rank));
-    const limit = Math.min(
-      2 * this.#settings.roundDeadlineMs + CONTROLLER_GRACE_MS,
-      LONGEST_TIMER_MS,
-    );
+    const limit = controllerLimit(this.#settings);
     this.#roundTimer = setTimeout(() => {
       this.#end(
         new WireError(
@@ -436,6 +440,7 @@ export class Relay implements RankHost, UplinkEvents {
   /** Takes a rank out of the session and tells the controller. */
   #drop(rank: number, clean: boolean, reason: string): void {
     const inRound = this.#barrier.leave(rank);
+    if (!inRound) this.#folder.disturbed(rank);
     (clean ? this.#outcome.left : this.#outcome.lost).push(rank);
     const { round } = this.#barrier;
     if (this.#over) return;

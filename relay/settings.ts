@@ -43,3 +43,13 @@ export interface RelayOutcome {
   /** Ranks that died, were refused or never came. */
   lost: number[];
 }
+
+/** How long after its own round deadline a relay believes in the controller, in milliseconds. */
+const CONTROLLER_GRACE_MS = 30_000;
+/** A timer set for longer than this would fire at once, in milliseconds. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** How long a relay waits for a round's result, in milliseconds. */
+export function controllerLimit({ roundDeadlineMs }: RelaySettings): number {
+  return Math.min(2 * roundDeadlineMs + CONTROLLER_GRACE_MS, LONGEST_TIMER_MS);
+}

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { Breather } from "./breather.ts";
 import { type Connection, TransportError } from "./connection.ts";
 
 /**
@@ -114,10 +115,14 @@ export class Link {
    * @throws {TransportError} when the connection breaks, or this end is closed or being closed.
    */
   async writeFully(bytes: Uint8Array, what: string): Promise<void> {
+    const breather = new Breather();
     let done = 0;
     while (done < bytes.length) {
       this.#expectStaying();
       done += await this.#write(bytes, done, what);
+      // An always-ready socket would starve timers here as well.
+      const turn = breather.breathe();
+      if (turn !== undefined) await turn;
     }
   }
 

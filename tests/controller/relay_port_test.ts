@@ -47,6 +47,7 @@ async function serve(trouble: Trouble): Promise<{ seen: string[]; left: string[]
     entrance: () => undefined,
     renew: (_, ranks) => seen.push(`renew ${ranks}`),
     expectFrame: () => slot,
+    arriving: () => {},
     deliver: (_, header) => seen.push(hex(slot.frame.subarray(0, header.length))),
     rankExit: (_, rank) => seen.push(`exit ${rank}`),
     left: (_, reason) => left.push(reason),

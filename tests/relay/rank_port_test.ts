@@ -38,6 +38,8 @@ function hostWith(slot: FrameSlot) {
       return Promise.resolve();
     },
     slot: () => slot,
+    arriving: () => {},
+    altered: () => {},
     maySend: () => true,
     deliver: (_, header) => seen.frames.push(hex(slot.frame.subarray(0, header.length))),
     left: (_, clean, reason) => seen.left.push([clean, reason]),
