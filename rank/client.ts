@@ -21,7 +21,7 @@ import {
   PROTOCOL_F32,
 } from "../wire/handshake.ts";
 import { decodeLength, encodeLength, LENGTH_BYTES } from "../wire/length.ts";
-import { DEFAULT_FRAME_CEILING } from "../wire/limits.ts";
+import { frameCeilingFor } from "../wire/limits.ts";
 import { Tag64 } from "../wire/mac.ts";
 import { isRefusal } from "../wire/refusal.ts";
 import {
@@ -363,11 +363,13 @@ export class RankClient {
     sent: FrameHeader,
     round: number,
   ): Promise<FrameHeader> {
-    const length = decodeLength(prefix, DEFAULT_FRAME_CEILING);
+    // Its own frame tells how large an answer can be: f32 where bf16 was sent.
+    const ceiling = frameCeilingFor(sent.length);
+    const length = decodeLength(prefix, ceiling);
     const what = `the result of round ${round}`;
     const header = await receiveFrame(this.#link, this.#slot, length, what, {
       tagger: this.#tagger,
-      ceiling: DEFAULT_FRAME_CEILING,
+      ceiling,
     });
     checkFoldable(header, `the relay at ${this.#link.peer}`, this.#version);
     const difference = schemaDifference(header, sent, {
