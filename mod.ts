@@ -25,7 +25,12 @@ export {
   type WireErrorCode,
   type WireErrorScope,
 } from "./wire/errors.ts";
-export { TransportError, type TransportErrorCode } from "./transport/connection.ts";
+export {
+  type Connection,
+  TransportError,
+  type TransportErrorCode,
+} from "./transport/connection.ts";
+export { type ConnectOptions, type Listener, type Network, tcp } from "./transport/network.ts";
 export { type Address, formatAddress } from "./transport/tcp.ts";
 export { DeltaListener, type DeltaListenerOptions } from "./delta/listener.ts";
 export type { FollowedRound } from "./delta/follower.ts";

@@ -13,7 +13,8 @@ import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
-import { formatAddress, TcpListener } from "../transport/tcp.ts";
+import { tcp } from "../transport/network.ts";
+import { formatAddress } from "../transport/tcp.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import { type Host, Membership } from "./membership.ts";
@@ -264,7 +265,7 @@ export class Controller implements RelayHost {
 
   async #serve(signal: AbortSignal): Promise<ControllerOutcome> {
     signal.throwIfAborted();
-    const listener = TcpListener.listen(this.#settings.listen);
+    const listener = (this.#settings.network ?? tcp).listen(this.#settings.listen);
     const abort = () => this.#end(signal.reason);
     signal.addEventListener("abort", abort);
     const accepting = listener.accept(

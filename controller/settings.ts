@@ -5,6 +5,7 @@
  */
 import type { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
+import type { Network } from "../transport/network.ts";
 import type { Address } from "../transport/tcp.ts";
 import type { SidelineOptions } from "./sidelines.ts";
 import type { SessionState } from "./state/session_state.ts";
@@ -21,6 +22,8 @@ export interface ControllerSettings {
   roundDeadlineMs: number;
   /** Makes the kernel that sums. */
   kernel: (arena: Arena) => Promise<FoldKernel>;
+  /** Where relays come from; TCP when left out. */
+  network?: Network;
   /** Told the address as soon as relays can connect. */
   onListening: (address: Address) => void;
   /** Federated passes and deltas; none unless given. */

@@ -11,7 +11,6 @@ import { readRefusal } from "../frames/refusals.ts";
 import { checkFoldable, schemaDifference } from "../fold/schema.ts";
 import { TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
-import { connectTcp } from "../transport/tcp.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
 import {
   ACK_BYTES,
@@ -95,7 +94,7 @@ export class RankClient {
   static async connect(options: RankOptions): Promise<RankClient> {
     const settings = checkOptions(options);
     const { rank, joinTimeoutMs: deadlineMs } = settings;
-    const connection = await connectTcp(settings.relay, `the relay of rank ${rank}`, {
+    const connection = await settings.network.connect(settings.relay, `the relay of rank ${rank}`, {
       deadlineMs,
     });
     const client = new RankClient(new Link(connection), settings);

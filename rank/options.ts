@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { type Network, tcp } from "../transport/network.ts";
 import type { Address } from "../transport/tcp.ts";
 import { MAX_WORLD_SIZE, SALT_BYTES } from "../wire/limits.ts";
 
@@ -26,6 +27,8 @@ export interface RankOptions {
    * 3. Control rounds are always f32.
    */
   wire?: "f32" | "bf16";
+  /** How the relay is reached; TCP when left out. */
+  network?: Network;
   /** How long to try to reach the relay and be let in, in milliseconds; 60,000 when left out. */
   joinTimeoutMs?: number;
   /** How long a round may take, in milliseconds; 900,000 when left out. */
@@ -39,6 +42,7 @@ export interface RankSettings {
   worldSize: number;
   salt: Uint8Array;
   wire: "f32" | "bf16";
+  network: Network;
   joinTimeoutMs: number;
   roundTimeoutMs: number;
 }
@@ -67,6 +71,7 @@ export function checkOptions(options: RankOptions): RankSettings {
     worldSize,
     salt: saltBytes(options.salt),
     wire,
+    network: options.network ?? tcp,
     joinTimeoutMs: timeout("joinTimeoutMs", options.joinTimeoutMs, 60_000),
     roundTimeoutMs: timeout("roundTimeoutMs", options.roundTimeoutMs, 900_000),
   };

@@ -14,7 +14,8 @@ import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
-import { formatAddress, TcpListener } from "../transport/tcp.ts";
+import { tcp } from "../transport/network.ts";
+import { formatAddress } from "../transport/tcp.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
 import type { RankHandshake } from "../wire/handshake.ts";
 import { encodeLength } from "../wire/length.ts";
@@ -241,7 +242,7 @@ export class Relay implements RankHost, UplinkEvents {
 
   async #serve(signal: AbortSignal): Promise<RelayOutcome> {
     signal.throwIfAborted();
-    const listener = TcpListener.listen(this.#settings.listen);
+    const listener = (this.#settings.ranksNetwork ?? tcp).listen(this.#settings.listen);
     const abort = () => this.#end(signal.reason);
     signal.addEventListener("abort", abort);
     const accepting = listener.accept(
@@ -280,6 +281,7 @@ export class Relay implements RankHost, UplinkEvents {
   async #runUplink(): Promise<void> {
     const settings = this.#settings;
     const uplink = await Uplink.open({
+      network: settings.controllerNetwork ?? tcp,
       controller: settings.controller,
       host: settings.host,
       ranks: settings.ranks,

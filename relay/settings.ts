@@ -6,6 +6,7 @@
 import type { NonFinitePolicy } from "../fold/nonfinite.ts";
 import type { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
+import type { Network } from "../transport/network.ts";
 import type { Address } from "../transport/tcp.ts";
 import type { Manifest } from "../wire/manifest.ts";
 
@@ -31,6 +32,10 @@ export interface RelaySettings {
   manifest?: Manifest | undefined;
   /** Makes the kernel that sums. */
   kernel: (arena: Arena) => Promise<FoldKernel>;
+  /** Where ranks come from; TCP when left out. */
+  ranksNetwork?: Network;
+  /** How the controller is reached; TCP when left out. */
+  controllerNetwork?: Network;
   /** Told the address as soon as ranks can connect. */
   onListening: (address: Address) => void;
 }

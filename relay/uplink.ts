@@ -7,7 +7,8 @@ import { RecordReader, RecordWriter } from "../frames/records.ts";
 import type { FrameSlot } from "../frames/slot.ts";
 import { TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
-import { type Address, connectTcp } from "../transport/tcp.ts";
+import type { Network } from "../transport/network.ts";
+import type { Address } from "../transport/tcp.ts";
 import type { ControlMessage } from "../wire/control.ts";
 import { WireError } from "../wire/errors.ts";
 import { encodeChannelMagic } from "../wire/mux.ts";
@@ -30,6 +31,7 @@ export interface UplinkEvents {
 
 /** How to open the channel. */
 export interface UplinkOptions {
+  network: Network;
   controller: Address;
   host: string;
   ranks: readonly number[];
@@ -62,7 +64,7 @@ export class Uplink {
    */
   static async open(options: UplinkOptions, signal: AbortSignal): Promise<Uplink> {
     const started = Date.now();
-    const connection = await connectTcp(options.controller, "the controller", {
+    const connection = await options.network.connect(options.controller, "the controller", {
       deadlineMs: options.connectMs,
       signal,
     });
