@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { RankClient, type RankOptions } from "../../mod.ts";
+import { RankClient, type RankOptions, tcp } from "../../mod.ts";
 import { checkOptions } from "../../rank/options.ts";
 import { layoutFor, normalizeTensors } from "../../rank/tensors.ts";
 import { MAX_WORLD_SIZE } from "../../wire/limits.ts";
@@ -14,6 +14,7 @@ Deno.test("rank options: what is left out, and the forms that are taken", () => 
     worldSize: 3,
     salt: new Uint8Array(16).fill(10),
     wire: "f32",
+    network: tcp,
     joinTimeoutMs: 60_000,
     roundTimeoutMs: 900_000,
   });
