@@ -10,7 +10,17 @@ interface Source {
 type Rule = (source: Source) => string[];
 
 /** Folders from the ground up: each imports only from itself and those before it. */
-const LAYERS = ["wire", "transport", "kernels", "workers", "frames", "fold", "delta", "cli"];
+const LAYERS = [
+  "wire",
+  "transport",
+  "kernels",
+  "workers",
+  "frames",
+  "fold",
+  "delta",
+  "cli",
+  "observe",
+];
 
 /** On top of the layers, side by side: these do not import each other. */
 const TIERS = ["rank", "relay", "controller"];
