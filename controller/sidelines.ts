@@ -9,7 +9,7 @@ import type { FoldKernel } from "../kernels/kernel.ts";
 import { type Address, formatAddress } from "../transport/tcp.ts";
 import { DTYPE_F32, layoutFrame } from "../wire/round_frame.ts";
 import { type ConsensusView, DeltaPublisher, type PublisherOptions } from "./delta/publisher.ts";
-import { type HttpHandler, type HttpServer, serveHttp } from "./http.ts";
+import { type HttpHandler, type HttpServer, serveHttp } from "../observe/http.ts";
 import { DirectoryShelf } from "./passes/directory_shelf.ts";
 import { Intake } from "./passes/intake.ts";
 import { type PassResult, PassService } from "./passes/service.ts";

@@ -1,5 +1,5 @@
 // An intake on a real port, for the tests of this folder.
-import { serveHttp } from "../../controller/http.ts";
+import { serveHttp } from "../../observe/http.ts";
 import { FederatedClient } from "../../controller/passes/client.ts";
 import { Intake, type IntakeOptions } from "../../controller/passes/intake.ts";
 import { PassService, type PassServiceOptions } from "../../controller/passes/service.ts";

@@ -1,5 +1,5 @@
 /**
- * The controller's HTTP port: off unless asked for, one server for everything that speaks HTTP.
+ * The HTTP port of a process: off unless asked for, one server for everything that speaks HTTP.
  *
  * @module
  */
