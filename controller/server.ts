@@ -13,9 +13,10 @@ import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
+import { Sitting } from "../serve/sitting.ts";
 import { tcp } from "../transport/network.ts";
 import { formatAddress } from "../transport/tcp.ts";
-import { InvariantError, WireError } from "../wire/errors.ts";
+import { WireError } from "../wire/errors.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import { type Host, Membership } from "./membership.ts";
 import { type RelayHost, RelayPort } from "./relay_port.ts";
@@ -42,24 +43,24 @@ export class Controller implements RelayHost {
   readonly #sidelines: Sidelines | undefined;
   readonly #state: RoundHooks | undefined;
   readonly #ports = new Map<number, RelayPort>();
-  /** Every port that still reads or writes, strangers' included. */
-  readonly #connections = new Set<RelayPort>();
   /** By host: settles when the port that it left by does nothing more to its slot. */
   readonly #parting = new Map<number, Promise<void>>();
   /** Ports whose frame this round has, which therefore wait for its result. */
   readonly #owed = new Set<RelayPort>();
   readonly #slots = new Map<number, FrameSlot>();
-  readonly #serving = new Set<Promise<void>>();
+  readonly #sitting: Sitting = new Sitting({
+    turn: () => this.#turn(),
+    over: (error) => this.#part(error),
+    greet: (connection) => new RelayPort(connection, this),
+    acceptFailed: ({ message }) =>
+      this.#log.error("accepting a relay: {error}; trying again", { error: message }),
+  });
   readonly #outcome: ControllerOutcome = { rounds: 0, left: [], lost: [] };
-  readonly #finished = Promise.withResolvers<void>();
   /** Settles when the slot of the result may be written again. */
   #resultsOut: Promise<unknown> = Promise.resolve();
   #outFree = true;
   /** Settles at the end of the round, when hosts that came in its middle are let in. */
   #boundary = Promise.withResolvers<void>();
-  #pumping = false;
-  #again = false;
-  #over = false;
   #roundTimer: ReturnType<typeof setTimeout> | undefined;
   #joinTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -145,7 +146,7 @@ export class Controller implements RelayHost {
     const { unclaimed } = this.#membership;
     if (unclaimed.length === 0) this.#log.info("all {worldSize} ranks have a relay", this.#size);
     this.#watchRound();
-    this.#pump();
+    this.#sitting.pump();
     return host;
   }
 
@@ -198,7 +199,7 @@ export class Controller implements RelayHost {
     this.#state?.delivered(key, name, port.host!.ranks, header.weight);
     this.#owed.add(port);
     this.#watchRound();
-    this.#pump();
+    this.#sitting.pump();
   }
 
   rankExit(port: RelayPort, rank: number): void {
@@ -221,7 +222,7 @@ export class Controller implements RelayHost {
       this.#folder.disturbed(host.key);
     }
     this.#watchRound();
-    this.#pump();
+    this.#sitting.pump();
   }
 
   left(port: RelayPort, reason: string): void {
@@ -254,9 +255,9 @@ export class Controller implements RelayHost {
         reason,
       });
     }
-    if (this.#over) return;
+    if (this.#sitting.over) return;
     this.#watchRound();
-    this.#pump();
+    this.#sitting.pump();
   }
 
   get #size(): { worldSize: number } {
@@ -266,89 +267,44 @@ export class Controller implements RelayHost {
   async #serve(signal: AbortSignal): Promise<ControllerOutcome> {
     signal.throwIfAborted();
     const listener = (this.#settings.network ?? tcp).listen(this.#settings.listen);
-    const abort = () => this.#end(signal.reason);
-    signal.addEventListener("abort", abort);
-    const accepting = listener.accept(
-      (connection) => this.#greet(new RelayPort(connection, this)),
-      (error) =>
-        this.#log.error("accepting a relay: {error}; trying again", { error: error.message }),
-    );
+    const { address } = listener;
+    this.#log.info("a session of {worldSize} ranks, accepting relays on {address}", {
+      ...this.#size,
+      address: formatAddress(address),
+    });
     try {
-      const { address } = listener;
-      this.#log.info("a session of {worldSize} ranks, accepting relays on {address}", {
-        ...this.#size,
-        address: formatAddress(address),
+      await this.#sitting.serve(listener, signal, () => {
+        this.#settings.onListening(address);
+        this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
       });
-      this.#settings.onListening(address);
-      this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
-      await this.#finished.promise;
       return this.#outcome;
     } finally {
-      signal.removeEventListener("abort", abort);
       clearTimeout(this.#joinTimer);
       clearTimeout(this.#roundTimer);
-      listener.close();
-      await accepting;
-      for (const port of this.#connections) port.abandon();
-      await Promise.allSettled(this.#serving);
     }
   }
 
-  #greet(port: RelayPort): void {
-    this.#connections.add(port);
-    this.#track(port.run().finally(() => this.#connections.delete(port)));
-  }
-
-  /** Keeps a task's failure from being lost: it ends the session. */
-  #track(task: Promise<void>): void {
-    const tracked: Promise<void> = task
-      .catch((error) => this.#end(error))
-      .finally(() => this.#serving.delete(tracked));
-    this.#serving.add(tracked);
-  }
-
-  /** Ends the session: with an error, or without one when all is done. */
-  #end(error?: unknown): void {
-    if (this.#over) return;
-    this.#over = true;
-    // A broken promise of our own must not pass for a lost peer.
-    if (error instanceof InvariantError) throw error;
+  /** The session is over: whoever is here learns why. */
+  #part(error: unknown): void {
     this.#boundary.resolve();
     for (const port of [...this.#ports.values()]) {
       if (error === undefined) port.abandon();
       else {
         const text = error instanceof Error ? error.message : String(error);
-        this.#track(port.refuse(`the controller ended: ${text}`));
+        this.#sitting.track(port.refuse(`the controller ended: ${text}`));
       }
     }
-    if (error === undefined) this.#finished.resolve();
-    else this.#finished.reject(error);
   }
 
-  /** Folds what is ready and closes the round when it is complete; one run at a time. */
-  #pump(): void {
-    this.#again = true;
-    if (this.#pumping) return;
-    this.#pumping = true;
-    this.#track(this.#drive());
-  }
-
-  async #drive(): Promise<void> {
-    try {
-      while (this.#again && !this.#over) {
-        this.#again = false;
-        await this.#resultsOut;
-        // A host that is still to come may go before those whose frames are here.
-        if (this.#membership.unclaimed.length > 0) continue;
-        // A result that will be narrowed is folded in one go.
-        if (!this.#narrowResult()) await this.#folder.absorb();
-        if (this.#barrier.complete) await this.#closeRound();
-        else if (this.#barrier.deserted) this.#end();
-      }
-    } finally {
-      // Together with the last look at #again, or a call in between would be lost.
-      this.#pumping = false;
-    }
+  /** Folds what is ready and closes the round when it is complete. */
+  async #turn(): Promise<void> {
+    await this.#resultsOut;
+    // A host that is still to come may go before those whose frames are here.
+    if (this.#membership.unclaimed.length > 0) return;
+    // A result that will be narrowed is folded in one go.
+    if (!this.#narrowResult()) await this.#folder.absorb();
+    if (this.#barrier.complete) await this.#closeRound();
+    else if (this.#barrier.deserted) this.#sitting.end();
   }
 
   async #closeRound(): Promise<void> {
@@ -359,7 +315,7 @@ export class Controller implements RelayHost {
       const here = port !== undefined && this.#owed.has(port);
       const who = here ? this.#hostName(member) : `the lost host of rank ${member}`;
       const { message } = schemaError(who, difference, this.#hostName(reference));
-      if (here) this.#track(port.refuse(message));
+      if (here) this.#sitting.track(port.refuse(message));
       else this.#log.warn("{message}", { message });
     }
     const frames = barrier.contributors.map((key) => barrier.frame(key).header);
@@ -401,7 +357,7 @@ export class Controller implements RelayHost {
     }
     this.#boundary.resolve();
     this.#boundary = Promise.withResolvers();
-    this.#again = true;
+    this.#sitting.pump();
     if (this.#state === undefined) return;
     const sent = this.#resultsOut;
     this.#out = await this.#state.closed({
@@ -437,7 +393,7 @@ export class Controller implements RelayHost {
 
   #expel(key: number, reason: string): void {
     const port = this.#ports.get(key);
-    if (port !== undefined) this.#track(port.refuse(reason));
+    if (port !== undefined) this.#sitting.track(port.refuse(reason));
   }
 
   #giveUpAbsent(): void {
@@ -452,7 +408,7 @@ export class Controller implements RelayHost {
       ms: joinDeadlineMs,
     });
     if (ranks.length === this.#settings.worldSize) {
-      this.#end(
+      this.#sitting.end(
         new WireError(
           "membership",
           "connection",
@@ -462,7 +418,7 @@ export class Controller implements RelayHost {
       return;
     }
     this.#watchRound();
-    this.#pump();
+    this.#sitting.pump();
   }
 
   /** Starts the round's clock at its first frame, once every rank has a relay or was given up. */
@@ -480,7 +436,7 @@ export class Controller implements RelayHost {
           round,
           ms: roundDeadlineMs,
         });
-        for (const rank of host.ranks) this.#track(this.#ports.get(key)!.declareDead(rank));
+        for (const rank of host.ranks) this.#sitting.track(this.#ports.get(key)!.declareDead(rank));
       }
       this.#roundTimer = setTimeout(() => {
         for (const key of barrier.awaited) {

@@ -14,9 +14,10 @@ import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
+import { Sitting } from "../serve/sitting.ts";
 import { tcp } from "../transport/network.ts";
 import { formatAddress } from "../transport/tcp.ts";
-import { InvariantError, WireError } from "../wire/errors.ts";
+import { WireError } from "../wire/errors.ts";
 import type { RankHandshake } from "../wire/handshake.ts";
 import { encodeLength } from "../wire/length.ts";
 import { nameIn } from "../wire/manifest.ts";
@@ -38,14 +39,17 @@ export class Relay implements RankHost, UplinkEvents {
   readonly #slots = new Map<number, FrameSlot>();
   /** Ports of ranks that were accepted, those that wait for the end of a round included. */
   readonly #ports = new Map<number, RankPort>();
-  /** Every port that still reads or writes, strangers' included. */
-  readonly #connections = new Set<RankPort>();
   /** By rank: settles when the port that it left by does nothing more to its slot. */
   readonly #parting = new Map<number, Promise<void>>();
-  readonly #serving = new Set<Promise<void>>();
+  readonly #sitting: Sitting = new Sitting({
+    turn: () => this.#turn(),
+    over: (error) => this.#part(error),
+    greet: (connection) => new RankPort(connection, this),
+    acceptFailed: ({ message }) =>
+      this.#log.error("accepting a rank: {error}; trying again", { error: message }),
+  });
   readonly #joiners: { enter: () => void; giveUp: (error: WireError) => void }[] = [];
   readonly #outcome: RelayOutcome = { rounds: 0, left: [], lost: [] };
-  readonly #finished = Promise.withResolvers<void>();
   readonly #stop = new AbortController();
   #uplink: Uplink | undefined;
   #sent: FrameHeader | undefined;
@@ -58,9 +62,6 @@ export class Relay implements RankHost, UplinkEvents {
   /** Settles when the slot of the result may be written again. */
   #resultsOut: Promise<unknown> = Promise.resolve();
   #outFree = true;
-  #pumping = false;
-  #again = false;
-  #over = false;
   #roundTimer: ReturnType<typeof setTimeout> | undefined;
   #joinTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -172,7 +173,7 @@ export class Relay implements RankHost, UplinkEvents {
   deliver(rank: number, header: FrameHeader): void {
     this.#barrier.deliver(rank, { bytes: this.slot(rank).frame, header });
     this.#watchRound();
-    this.#pump();
+    this.#sitting.pump();
   }
 
   left(port: RankPort, clean: boolean, reason: string): void {
@@ -231,7 +232,7 @@ export class Relay implements RankHost, UplinkEvents {
       mass: header.weight,
     }));
     for (const { enter } of this.#joiners.splice(0)) enter();
-    this.#pump();
+    this.#sitting.pump();
   }
 
   declareDead(rank: number): void {
@@ -243,39 +244,22 @@ export class Relay implements RankHost, UplinkEvents {
   async #serve(signal: AbortSignal): Promise<RelayOutcome> {
     signal.throwIfAborted();
     const listener = (this.#settings.ranksNetwork ?? tcp).listen(this.#settings.listen);
-    const abort = () => this.#end(signal.reason);
-    signal.addEventListener("abort", abort);
-    const accepting = listener.accept(
-      (connection) => this.#greet(new RankPort(connection, this)),
-      (error) =>
-        this.#log.error("accepting a rank: {error}; trying again", { error: error.message }),
-    );
+    const { address } = listener;
+    this.#log.info("accepting ranks {ranks} on {address}", {
+      ranks: this.#settings.ranks.join(","),
+      address: formatAddress(address),
+    });
     try {
-      const { address } = listener;
-      this.#log.info("accepting ranks {ranks} on {address}", {
-        ranks: this.#settings.ranks.join(","),
-        address: formatAddress(address),
+      await this.#sitting.serve(listener, signal, () => {
+        this.#settings.onListening(address);
+        this.#sitting.track(this.#runUplink());
+        this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
       });
-      this.#settings.onListening(address);
-      this.#track(this.#runUplink());
-      this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
-      await this.#finished.promise;
       return this.#outcome;
     } finally {
-      signal.removeEventListener("abort", abort);
       clearTimeout(this.#joinTimer);
       clearTimeout(this.#roundTimer);
-      listener.close();
-      await accepting;
-      this.#uplink?.close();
-      for (const port of this.#connections) port.abandon();
-      await Promise.allSettled(this.#serving);
     }
-  }
-
-  #greet(port: RankPort): void {
-    this.#connections.add(port);
-    this.#track(port.run().finally(() => this.#connections.delete(port)));
   }
 
   async #runUplink(): Promise<void> {
@@ -292,21 +276,21 @@ export class Relay implements RankHost, UplinkEvents {
       recordMs: settings.roundDeadlineMs,
     }, this.#stop.signal);
     this.#uplink = uplink;
-    if (this.#over) return uplink.close();
+    if (this.#sitting.over) return uplink.close();
     this.#log.info("connected to the controller at {peer}", { peer: uplink.peer });
-    this.#pump();
+    this.#sitting.pump();
     try {
       await uplink.run(this);
     } catch (error) {
       // When nobody is left here, the controller may be quicker to close than we are.
-      if (!this.#over && !this.#barrier.deserted) throw error;
+      if (!this.#sitting.over && !this.#barrier.deserted) throw error;
     }
   }
 
   /** A rank takes part from here on; at once, so that no frame comes between. */
   #enter(rank: number, port: RankPort): void {
     const { peer } = port;
-    if (this.#over) {
+    if (this.#sitting.over) {
       throw new WireError(
         "membership",
         "connection",
@@ -325,21 +309,10 @@ export class Relay implements RankHost, UplinkEvents {
     this.#watchRound();
   }
 
-  /** Keeps a task's failure from being lost: it ends the session. */
-  #track(task: Promise<void>): void {
-    const tracked: Promise<void> = task
-      .catch((error) => this.#end(error))
-      .finally(() => this.#serving.delete(tracked));
-    this.#serving.add(tracked);
-  }
-
-  /** Ends the session: with an error, or without one when all is done. */
-  #end(error?: unknown): void {
-    if (this.#over) return;
-    this.#over = true;
+  /** The session is over: whoever is here learns why. */
+  #part(error: unknown): void {
     this.#stop.abort();
-    // A broken promise of our own must not pass for a lost peer.
-    if (error instanceof InvariantError) throw error;
+    this.#uplink?.close();
     const reason = error === undefined
       ? "the session is over"
       : `the relay of host ${this.#settings.host} ended: ${
@@ -348,33 +321,16 @@ export class Relay implements RankHost, UplinkEvents {
     for (const joiner of this.#joiners.splice(0)) {
       joiner.giveUp(new WireError("membership", "connection", reason));
     }
-    for (const port of [...this.#ports.values()]) this.#track(port.refuse(reason));
-    if (error === undefined) this.#finished.resolve();
-    else this.#finished.reject(error);
+    for (const port of [...this.#ports.values()]) this.#sitting.track(port.refuse(reason));
   }
 
-  /** Folds what is ready and sends the round up when it is complete; one run at a time. */
-  #pump(): void {
-    this.#again = true;
-    if (this.#pumping) return;
-    this.#pumping = true;
-    this.#track(this.#drive());
-  }
-
-  async #drive(): Promise<void> {
-    try {
-      while (this.#again && !this.#over) {
-        this.#again = false;
-        await this.#resultsOut;
-        if (this.#barrier.phase === "sealed") continue;
-        await this.#folder.absorb();
-        if (this.#barrier.complete) await this.#ship();
-        else if (this.#barrier.deserted) await this.#finish();
-      }
-    } finally {
-      // Together with the last look at #again, or a call in between would be lost.
-      this.#pumping = false;
-    }
+  /** Folds what is ready and sends the round up when it is complete. */
+  async #turn(): Promise<void> {
+    await this.#resultsOut;
+    if (this.#barrier.phase === "sealed") return;
+    await this.#folder.absorb();
+    if (this.#barrier.complete) await this.#ship();
+    else if (this.#barrier.deserted) await this.#finish();
   }
 
   async #ship(): Promise<void> {
@@ -409,10 +365,10 @@ export class Relay implements RankHost, UplinkEvents {
       mass: header.weight,
     }));
     const sending = uplink.sendFrame(this.#out.record);
-    for (const rank of this.#exits.splice(0)) this.#track(uplink.rankExit(rank));
+    for (const rank of this.#exits.splice(0)) this.#sitting.track(uplink.rankExit(rank));
     const limit = controllerLimit(this.#settings);
     this.#roundTimer = setTimeout(() => {
-      this.#end(
+      this.#sitting.end(
         new WireError(
           "membership",
           "connection",
@@ -427,7 +383,7 @@ export class Relay implements RankHost, UplinkEvents {
   /** Tells the controller anew who is here, and whether all of them take bf16. */
   #introduce(): void {
     if (this.#uplink === undefined) return;
-    this.#track(this.#uplink.hello(this.#settings.host, this.#barrier.live, this.#narrow));
+    this.#sitting.track(this.#uplink.hello(this.#settings.host, this.#barrier.live, this.#narrow));
   }
 
   /** Everybody has left: says so to the controller, and ends. */
@@ -436,7 +392,7 @@ export class Relay implements RankHost, UplinkEvents {
     if (uplink === undefined) return;
     await Promise.all(this.#exits.splice(0).map((rank) => uplink.rankExit(rank)));
     await this.#goodbye;
-    this.#end();
+    this.#sitting.end();
   }
 
   /** Takes a rank out of the session and tells the controller. */
@@ -445,7 +401,7 @@ export class Relay implements RankHost, UplinkEvents {
     if (!inRound) this.#folder.disturbed(rank);
     (clean ? this.#outcome.left : this.#outcome.lost).push(rank);
     const { round } = this.#barrier;
-    if (this.#over) return;
+    if (this.#sitting.over) return;
     if (clean) this.#log.info("rank {rank} left after {round} rounds", { rank, round });
     else {
       this.#log.warn("rank {rank} is out in round {round}: {reason}; {kept}", {
@@ -460,17 +416,17 @@ export class Relay implements RankHost, UplinkEvents {
     else {
       const telling = this.#uplink.rankExit(rank);
       this.#goodbye = Promise.allSettled([this.#goodbye, telling]);
-      this.#track(telling);
+      this.#sitting.track(telling);
     }
     this.#watchRound();
-    this.#pump();
+    this.#sitting.pump();
   }
 
   /** Refuses a rank, connected or not. */
   #expel(rank: number, reason: string): void {
     const port = this.#ports.get(rank);
     if (port === undefined) this.#drop(rank, false, reason);
-    else this.#track(port.refuse(reason));
+    else this.#sitting.track(port.refuse(reason));
   }
 
   #giveUpAbsent(): void {

@@ -18,6 +18,7 @@ const LAYERS = [
   "frames",
   "fold",
   "delta",
+  "serve",
   "cli",
   "observe",
 ];
