@@ -63,6 +63,7 @@ export {
 } from "./controller/passes/client.ts";
 export type {
   AcceptedJson,
+  ClippedJson,
   ContributionJson,
   PassDetailJson,
   PassJson,

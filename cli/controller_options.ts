@@ -8,6 +8,7 @@ import type { KeySource, KeySources } from "../delta/keys.ts";
 import { MAX_WORLD_SIZE } from "../wire/limits.ts";
 import { type CommonOptions, commonTable, durationOption, finishCommon } from "./common_options.ts";
 import { type ReadEnvironment, resolveOptions } from "./options.ts";
+import { finishPasses, type PassPolicyChoice, passTable } from "./pass_options.ts";
 import type { Program } from "./program.ts";
 import { option, optionalOption, UsageError } from "./spec.ts";
 import { finishState, type KeptState, stateTable } from "./state_options.ts";
@@ -49,6 +50,8 @@ export interface ControllerOptions extends CommonOptions {
   readonly passesStore: string | undefined;
   /** Most bytes of gradient blocks kept. */
   readonly passesBytes: number;
+  /** What passes do about contributors who are not trusted. */
+  readonly passPolicy: PassPolicyChoice;
   /** What outlives a round; undefined: nothing. */
   readonly kept: KeptState | undefined;
   /** Undefined when there are no peers. */
@@ -83,6 +86,7 @@ const table = {
     show: formatBytes,
     fallback: "1GiB",
   }),
+  ...passTable,
   deltaPeers: optionalOption({
     value: "LIST",
     help: "HOST:PORT of each DWE peer that gets the changes of the consensus, with commas",
@@ -166,6 +170,7 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
       http: values.http,
       passesStore: values.passesStore,
       passesBytes: values.passesBytes,
+      passPolicy: finishPasses(values, values.http !== undefined),
       kept: finishState(values),
       delta: peers.length === 0 ? undefined : {
         peers: peers.map(formatHostPort),

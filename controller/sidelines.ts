@@ -12,6 +12,7 @@ import { type ConsensusView, DeltaPublisher, type PublisherOptions } from "./del
 import { type HttpHandler, type HttpServer, serveHttp } from "../observe/http.ts";
 import { DirectoryShelf } from "./passes/directory_shelf.ts";
 import { Intake } from "./passes/intake.ts";
+import type { PassPolicy } from "./passes/policy.ts";
 import { type PassResult, PassService } from "./passes/service.ts";
 import { BlockStore, MemoryShelf } from "./passes/store.ts";
 
@@ -29,6 +30,8 @@ export interface SidelineOptions {
   readonly passesStore?: string | undefined;
   /** Most bytes of gradient blocks kept. */
   readonly passesBytes: number;
+  /** What passes do about contributors who are not trusted; nothing unless given. */
+  readonly passPolicy?: PassPolicy | undefined;
   /** To whom deltas go. */
   readonly delta?: PublisherOptions | undefined;
 }
@@ -78,7 +81,7 @@ export class Sidelines {
     kernel: FoldKernel,
     handlers: readonly HttpHandler[] = [],
   ): Promise<Sidelines> {
-    const { http, delta, salt, passesStore, passesBytes } = options;
+    const { http, delta, salt, passesStore, passesBytes, passPolicy } = options;
     const store = http && await BlockStore.open(
       passesStore === undefined ? new MemoryShelf() : await DirectoryShelf.open(passesStore),
       { maxBytes: passesBytes },
@@ -90,6 +93,7 @@ export class Sidelines {
     const service = new PassService({
       kernel,
       store,
+      policy: passPolicy,
       onComplete: (result) => {
         if (result.spec.consensus === true) deltas?.offer(consensusOf(result));
       },

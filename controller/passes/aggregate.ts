@@ -24,16 +24,18 @@ export interface Weighted {
   readonly values: F32Bytes;
   /** Samples behind them. */
   readonly numSamples: number;
+  /** What the values are multiplied by first, in float64, rounded once to f32; 1 unless given. */
+  readonly scale?: number;
 }
 
-/** value x factor in f32, written little-endian; a factor of 1 copies the bits. */
-function scaleInto(target: Uint8Array, source: F32Bytes, factor: number): void {
+/** value x scale x mass, rounded to f32 after each, little-endian; twice 1 copies the bits. */
+function scaleInto(target: Uint8Array, source: F32Bytes, scale: number, mass: number): void {
   target.set(source);
-  if (factor === 1) return;
+  if (scale === 1 && mass === 1) return;
   const view = new DataView(target.buffer, target.byteOffset, target.byteLength);
-  const scale = Math.fround(factor);
+  const weight = Math.fround(mass);
   for (let at = 0; at < target.length; at += 4) {
-    view.setFloat32(at, view.getFloat32(at, true) * scale, true);
+    view.setFloat32(at, Math.fround(view.getFloat32(at, true) * scale) * weight, true);
   }
 }
 
@@ -72,10 +74,10 @@ export async function foldedMean(
     const layout = layoutFrame([{ dtype: DTYPE_F32, shape: [(to - from) / 4] }]);
     const { at } = layout.tensors[0]!;
     const frames: HeldFrame[] = [];
-    for (const { values, numSamples } of contributions) {
+    for (const { values, numSamples, scale = 1 } of contributions) {
       const mass = idle ? 1 : numSamples;
       const bytes = new Uint8Array(layout.length);
-      scaleInto(bytes.subarray(at, at + to - from), values.subarray(from, to), mass);
+      scaleInto(bytes.subarray(at, at + to - from), values.subarray(from, to), scale, mass);
       frames.push({ bytes, header: { ...layout, weight: mass } });
       await breather.breathe();
     }

@@ -48,13 +48,14 @@ export function checkShape(
  * Checks that every value is a number, and that together they are not too large; lets the loop turn.
  *
  * @param values Little-endian f32.
+ * @returns The sum of their squares, in float64 and in order.
  * @throws {PassError} NonFinite, NormExceeded.
  */
 export async function checkValues(
   doing: string,
   values: Uint8Array,
   { maxNorm }: PassSpec,
-): Promise<void> {
+): Promise<number> {
   const view = new DataView(values.buffer, values.byteOffset, values.byteLength);
   const count = values.length / 4;
   const breather = new Breather();
@@ -82,4 +83,5 @@ export async function checkValues(
         "is allowed",
     );
   }
+  return squares;
 }

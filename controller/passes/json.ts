@@ -44,6 +44,14 @@ export interface PassLayerJson {
   readonly cid?: string | undefined;
 }
 
+/** A contribution that was scaled down. */
+export interface ClippedJson {
+  /** Whose. */
+  readonly peer: string;
+  /** The Euclidean norm that it had. */
+  readonly norm: number;
+}
+
 /** A pass. */
 export interface PassJson {
   /** "{round}-{initiator}". */
@@ -66,6 +74,14 @@ export interface PassJson {
   readonly layers: readonly PassLayerJson[];
   /** Samples behind the result, once the pass is Complete. */
   readonly num_samples?: number | undefined;
+  /** Which mean is taken: weighted by samples, or coordinate by coordinate without weights. */
+  readonly aggregate: "mean" | "trimmed" | "median";
+  /** Largest norm of a contribution; larger ones are scaled down to it. */
+  readonly clip_norm?: number | undefined;
+  /** How many values of each coordinate were left out at either end, once the pass is Complete. */
+  readonly trimmed?: number | undefined;
+  /** Who was scaled down, once the pass is Complete. */
+  readonly clipped?: readonly ClippedJson[] | undefined;
   /** When it was started, in milliseconds since 1970. */
   readonly started_at_ms: number;
   /** When it stops collecting, in milliseconds since 1970. */
@@ -82,6 +98,8 @@ export interface ContributionJson {
   readonly cid: string;
   /** Samples behind it. */
   readonly num_samples: number;
+  /** Euclidean norm of its values. */
+  readonly norm: number;
   /** When it came, in milliseconds since 1970. */
   readonly submitted_at_ms: number;
 }

@@ -100,6 +100,8 @@ export interface Contribution {
   readonly layer: string;
   /** Samples behind it, an integer >= 0, the same for every layer of a peer. */
   readonly numSamples: number;
+  /** Sum of the squares of its values, in float64. */
+  readonly squares: number;
   /** When it came, in milliseconds since 1970. */
   readonly submittedAtMs: number;
 }

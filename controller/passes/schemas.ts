@@ -14,6 +14,7 @@ import type {
   StartJson,
 } from "./json.ts";
 import type { Contribution, PassSpec, PassStatus } from "./pass.ts";
+import type { AggregationPlan, PassPolicy } from "./policy.ts";
 import {
   MAX_DEADLINE_MS,
   MAX_EXPECTED,
@@ -66,6 +67,7 @@ const contributionSchema = z.strictObject({
   layer: layerName,
   cid,
   num_samples: count,
+  norm: z.number().min(0).describe("Euclidean norm of its values"),
   submitted_at_ms: count,
 });
 
@@ -85,6 +87,14 @@ export const passSchema = z.strictObject({
     cid: cid.optional().describe("The aggregated layer, once the pass is Complete"),
   })),
   num_samples: count.optional().describe("Samples behind the result, once the pass is Complete"),
+  aggregate: z.enum(["mean", "trimmed", "median"])
+    .describe("Which mean is taken: weighted by samples, or by coordinate without weights"),
+  clip_norm: z.number().positive().optional()
+    .describe("Largest norm of a contribution; larger ones are scaled down to it"),
+  trimmed: count.optional()
+    .describe("Values of each coordinate left out at either end, once the pass is Complete"),
+  clipped: z.array(z.strictObject({ peer: peerName, norm: z.number() })).optional()
+    .describe("Who was scaled down, once the pass is Complete"),
   started_at_ms: count,
   deadline_at_ms: count,
 });
@@ -192,6 +202,8 @@ export interface ResultNames {
   readonly numSamples: number;
   /** Name of each aggregated layer, by layer. */
   readonly cids: ReadonlyMap<string, string>;
+  /** How it was averaged. */
+  readonly plan: Pick<AggregationPlan, "trim" | "clipped">;
 }
 
 /** A pass, as the intake shows it. */
@@ -199,7 +211,9 @@ export function passJson(
   { key, spec, state, received, startedAtMs, deadlineAtMs }: PassStatus,
   shapes: ReadonlyMap<string, readonly number[]>,
   result: ResultNames | undefined,
+  { aggregation, clipNorm }: PassPolicy,
 ): PassJson {
+  const { trim, clipped = [] } = result?.plan ?? {};
   return {
     key,
     round: spec.round,
@@ -219,6 +233,10 @@ export function passJson(
       };
     }),
     ...(result === undefined ? {} : { num_samples: result.numSamples }),
+    aggregate: aggregation.kind,
+    ...(clipNorm === undefined ? {} : { clip_norm: clipNorm }),
+    ...(trim === undefined ? {} : { trimmed: trim }),
+    ...(clipped.length === 0 ? {} : { clipped: clipped.map((one) => ({ ...one })) }),
     started_at_ms: startedAtMs,
     deadline_at_ms: deadlineAtMs,
   };
@@ -226,7 +244,14 @@ export function passJson(
 
 /** A contribution, as the intake shows it. */
 export function contributionJson(
-  { peer, layer, cid, numSamples, submittedAtMs }: Contribution,
+  { peer, layer, cid, numSamples, squares, submittedAtMs }: Contribution,
 ): ContributionJson {
-  return { peer, layer, cid, num_samples: numSamples, submitted_at_ms: submittedAtMs };
+  return {
+    peer,
+    layer,
+    cid,
+    num_samples: numSamples,
+    norm: Math.sqrt(squares),
+    submitted_at_ms: submittedAtMs,
+  };
 }

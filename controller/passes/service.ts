@@ -10,10 +10,18 @@ import { foldedMean } from "./aggregate.ts";
 import { checkShape, checkValues } from "./checks.ts";
 import { PassCoordinator } from "./coordinator.ts";
 import { type Contribution, PassError, type PassSpec, type PassStatus } from "./pass.ts";
+import {
+  type AggregationPlan,
+  checkEnough,
+  type PassPolicy,
+  planAggregation,
+  TRUSTING,
+} from "./policy.ts";
 import type { PassDetailJson, PassJson } from "./json.ts";
 import { passJson, type ResultNames } from "./schemas.ts";
 import { contributionJson } from "./schemas.ts";
 import { type BlockStore, nameOf } from "./store.ts";
+import { trimmedMean } from "./trimmed.ts";
 
 const log = getLogger(["tierfold", "passes"]);
 
@@ -44,6 +52,8 @@ export interface PassServiceOptions {
   readonly store: BlockStore;
   /** Most passes held at once, 256 unless given; old terminal ones make room for new ones. */
   readonly maxPasses?: number;
+  /** What is done about contributors who are not trusted; nothing unless given. */
+  readonly policy?: PassPolicy | undefined;
   /** Told of every finished pass, before it is shown as Complete. */
   readonly onComplete?: (result: PassResult) => void;
 }
@@ -72,6 +82,7 @@ function flatten(layers: PassResult["layers"]): Float32Array {
 /** Takes contributions, and aggregates each pass as soon as it is complete or its time is over. */
 export class PassService {
   readonly #passes: PassCoordinator;
+  readonly #policy: PassPolicy;
   readonly #options: PassServiceOptions;
   /** Shapes of layers that the initiator left to the first contribution, by pass. */
   readonly #shapes = new Map<string, Map<string, readonly number[]>>();
@@ -86,6 +97,7 @@ export class PassService {
   /** Starts without any pass. */
   constructor(options: PassServiceOptions) {
     this.#options = options;
+    this.#policy = options.policy ?? TRUSTING;
     this.#passes = new PassCoordinator({ maxPasses: options.maxPasses ?? 256 });
   }
 
@@ -95,6 +107,7 @@ export class PassService {
    * @throws {PassError} InvalidPass, PassExists, TooManyPasses when all of them are active.
    */
   async start(spec: PassSpec): Promise<PassJson> {
+    checkEnough(spec, this.#policy);
     if (this.#passes.full) {
       const dropped = this.#passes.dropOldestTerminal();
       if (dropped !== undefined) await this.#forget(dropped);
@@ -128,7 +141,7 @@ export class PassService {
     const layout = parseGarw(block);
     this.#checkShape(doing, key, layer, layout);
     const bytes = block.subarray(layout.valuesAt, layout.valuesAt + 4 * layout.valueCount);
-    await checkValues(doing, bytes, spec);
+    const squares = await checkValues(doing, bytes, spec);
     const canonical = canonicalOf(block, layout);
     const cid = await nameOf(canonical);
     await this.#options.store.put(cid, canonical);
@@ -141,6 +154,7 @@ export class PassService {
         cid,
         layer,
         numSamples: layout.numSamples,
+        squares,
         submittedAtMs: Date.now(),
       };
       const { repeated, ready } = this.#passes.submit(key, contribution);
@@ -170,7 +184,8 @@ export class PassService {
    */
   view(key: string): PassJson {
     const status = this.#passes.status(key);
-    return passJson(status, this.#shapes.get(key) ?? new Map(), this.#results.get(key));
+    const shapes = this.#shapes.get(key) ?? new Map();
+    return passJson(status, shapes, this.#results.get(key), this.#policy);
   }
 
   /**
@@ -255,17 +270,22 @@ export class PassService {
 
   async #fold(key: string, peers: readonly (readonly Contribution[])[]): Promise<void> {
     const { spec } = this.#passes.status(key);
-    const numSamples = peers.reduce((sum, layers) => sum + (layers[0]?.numSamples ?? 0), 0);
+    const plan = planAggregation(key, peers, this.#policy);
+    const { voices, trim } = plan;
+    const numSamples = voices.reduce((sum, { layers }) => sum + layers[0]!.numSamples, 0);
     const layers: PassResult["layers"][number][] = [];
     for (const [i, { name, shape }] of spec.layers.entries()) {
       const weighted = [];
-      for (const contributions of peers) {
-        const { cid, numSamples } = contributions[i]!;
+      for (const { layers, scale } of voices) {
+        const { cid, numSamples } = layers[i]!;
         const block = await this.#options.store.get(cid);
         const { valuesAt, valueCount } = parseGarw(block);
-        weighted.push({ values: block.subarray(valuesAt, valuesAt + 4 * valueCount), numSamples });
+        const values = block.subarray(valuesAt, valuesAt + 4 * valueCount);
+        weighted.push({ values, numSamples, scale });
       }
-      const values = await foldedMean(this.#options.kernel, weighted);
+      const values = trim === undefined
+        ? await foldedMean(this.#options.kernel, weighted)
+        : await trimmedMean(weighted, trim);
       await checkValues(`averaging layer "${name}" of pass ${key}`, bytesOf(values), {
         ...spec,
         maxNorm: undefined,
@@ -274,15 +294,37 @@ export class PassService {
       layers.push({ name, shape: dims, values });
     }
     const result: PassResult = { key, spec, numSamples, layers };
-    const cid = await this.#keep(result);
+    const cid = await this.#keep(result, plan);
     this.#tell(result);
     this.#passes.complete(key, cid);
     log.info("pass {key} complete: {peers} peers, {samples} samples", {
       key,
-      peers: peers.length,
+      peers: voices.length,
       samples: numSamples,
       cid,
     });
+    this.#report(key, plan);
+  }
+
+  /** Says what was done about contributors who are not trusted. */
+  #report(key: string, { voices, trim, clipped }: AggregationPlan): void {
+    const { aggregation, clipNorm } = this.#policy;
+    for (const { peer, norm } of clipped) {
+      log.warning("pass {key}: the contribution of {peer} has a norm of {norm}, scaled to {most}", {
+        key,
+        peer,
+        norm,
+        most: clipNorm,
+      });
+    }
+    if (trim === undefined) return;
+    const fields = { key, kind: aggregation.kind, trim, peers: voices.length };
+    log.info("pass {key}: {kind}, {trim} of {peers} values left out at either end", fields);
+    if (trim > 0) return;
+    log.warning(
+      "pass {key}: of {peers} contributions {kind} leaves out none, so that each of them counts",
+      fields,
+    );
   }
 
   #tell(result: PassResult): void {
@@ -294,7 +336,7 @@ export class PassService {
   }
 
   /** Keeps the result: each layer, and all of them in one block. Returns that one's name. */
-  async #keep({ key, layers, numSamples }: PassResult): Promise<string> {
+  async #keep({ key, layers, numSamples }: PassResult, plan: AggregationPlan): Promise<string> {
     const { store } = this.#options;
     const held: string[] = [];
     const put = async (values: Float32Array): Promise<string> => {
@@ -308,7 +350,8 @@ export class PassService {
       const cids = new Map<string, string>();
       for (const { name, values } of layers) cids.set(name, await put(values));
       const cid = layers.length === 1 ? held[0]! : await put(flatten(layers));
-      this.#results.set(key, { numSamples, cids, held });
+      const { trim, clipped } = plan;
+      this.#results.set(key, { numSamples, cids, held, plan: { trim, clipped } });
       return cid;
     } catch (error) {
       for (const cid of held) await store.release(cid);

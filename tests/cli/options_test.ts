@@ -169,6 +169,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     http: undefined,
     passesStore: undefined,
     passesBytes: 2 ** 30,
+    passPolicy: { clipNorm: undefined, aggregation: { kind: "mean" } },
     kept: undefined,
     delta: undefined,
   });

@@ -26,7 +26,7 @@ function spec(changes: Partial<PassSpec> = {}): PassSpec {
 
 function given(peer: string, changes: Partial<Contribution> = {}): Contribution {
   const cid = `grad-${peer}`;
-  return { peer, cid, layer: "w", numSamples: 10, submittedAtMs: 5, ...changes };
+  return { peer, cid, layer: "w", numSamples: 10, squares: 1, submittedAtMs: 5, ...changes };
 }
 
 function codeOf(run: () => unknown): PassErrorCode {
