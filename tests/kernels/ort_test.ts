@@ -1,4 +1,10 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
 import { findAdapter } from "../../kernels/adapter.ts";
 import { Arena } from "../../kernels/arena.ts";
 import type { F32Bytes, FoldKernel } from "../../kernels/kernel.ts";
@@ -232,7 +238,8 @@ Deno.test({
       assertEquals(warnings.length, 1, warnings.join("\n"));
       assertStringIncludes(warnings[0]!, "ort-webgpu");
       assertStringIncludes(warnings[0]!, "summed by plain");
-      assertStringIncludes(kernel.failure!, "lost");
+      // A run that was under way fails before the loss is told.
+      assertMatch(kernel.failure!, /lost|validation error/);
     } finally {
       await kernel.close();
     }
