@@ -8,6 +8,9 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { envOf, flagOf, type OptionTable, UsageError } from "./spec.ts";
 
+/** The shells that --completion knows. */
+export const SHELLS = ["bash", "zsh", "fish"] as const;
+
 /** What stood on a command line. */
 export interface Flags {
   /** Raw values by option key: text, or true and false for yes-or-no options. */
@@ -17,6 +20,54 @@ export interface Flags {
   readonly help: boolean;
   readonly version: boolean;
   readonly printConfig: boolean;
+  readonly printSchema: boolean;
+  /** The argument of --completion. */
+  readonly completion: string | undefined;
+}
+
+/** A flag as help and completions show it. */
+export interface ShownFlag {
+  /** With its dashes. */
+  readonly flag: string;
+  /** What stands for its value, such as `FILE`; null where it takes none. */
+  readonly value: string | null;
+  readonly help: string;
+}
+
+/** What every program has besides its options: what prints something and ends it, and the config file. */
+const OWN_FLAGS: readonly ShownFlag[] = [
+  {
+    flag: "--config",
+    value: "FILE",
+    help: "a JSON file of options by their keys, such as worldSize (environment: TIERFOLD_CONFIG)",
+  },
+  {
+    flag: "--print-config",
+    value: null,
+    help: "print every option's value and source as JSON, and end",
+  },
+  { flag: "--print-schema", value: null, help: "print the config file's JSON Schema, and end" },
+  {
+    flag: "--completion",
+    value: SHELLS.join("|"),
+    help: "print a script by which that shell completes options, and end",
+  },
+  { flag: "--help", value: null, help: "print this help, and end" },
+  {
+    flag: "--version",
+    value: null,
+    help: "print version, commit and licence, and end",
+  },
+];
+
+/** All flags of a program, in the order of its help. */
+export function shownFlags(table: OptionTable): ShownFlag[] {
+  const options = Object.entries(table).map(([key, spec]): ShownFlag => {
+    const more = typeof spec.fallback === "string" ? [`default: ${spec.fallback}`] : [];
+    more.push(`environment: ${envOf(key, spec)}`);
+    return { flag: flagOf(key), value: spec.value, help: `${spec.help} (${more.join("; ")})` };
+  });
+  return [...options, ...OWN_FLAGS];
 }
 
 /** What the help says around the options. */
@@ -49,13 +100,15 @@ export function parseFlags(table: OptionTable, args: readonly string[]): Flags {
     if (error instanceof CommanderError) throw new UsageError([reword(error.message)]);
     throw error;
   }
-  const { config, help, version, printConfig, ...values } = command.opts();
+  const { config, help, version, printConfig, printSchema, completion, ...values } = command.opts();
   return {
     values: Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)),
     config: config as string | undefined,
     help: help === true,
     version: version === true,
     printConfig: printConfig === true,
+    printSchema: printSchema === true,
+    completion: completion as string | undefined,
   };
 }
 
@@ -88,27 +141,14 @@ function build(table: OptionTable, text: HelpText): Command {
       getOutHelpWidth: () => 100,
       getErrHelpWidth: () => 100,
     });
-  for (const [key, spec] of Object.entries(table)) {
-    const flag = flagOf(key);
-    const lines = [spec.help];
-    if (typeof spec.fallback === "string") lines.push(`default: ${spec.fallback}`);
-    lines.push(`environment: ${envOf(key, spec)}`);
-    const help = `${lines[0]} (${lines.slice(1).join("; ")})`;
-    if (spec.value === null) {
-      command.addOption(new Option(flag, help));
-      command.addOption(new Option(flag.replace("--", "--no-")).hideHelp());
-    } else {
-      command.addOption(new Option(`${flag} <${spec.value}>`, help).argParser(once));
-    }
+  for (const { flag, value, help } of shownFlags(table)) {
+    if (value === null) command.addOption(new Option(flag, help));
+    else command.addOption(new Option(`${flag} <${value}>`, help).argParser(once));
   }
-  const config = "a JSON file of options by their keys, such as worldSize";
-  command
-    .addOption(
-      new Option("--config <FILE>", `${config} (environment: TIERFOLD_CONFIG)`).argParser(once),
-    )
-    .option("--print-config", "print every option's value and source as JSON, and end")
-    .option("--help", "print this help, and end")
-    .option("--version", "print the version, and end");
+  for (const [key, spec] of Object.entries(table)) {
+    if (spec.value !== null) continue;
+    command.addOption(new Option(flagOf(key).replace("--", "--no-")).hideHelp());
+  }
   const width = Math.max(0, ...text.examples.map(([line]) => line.length));
   const examples = text.examples.map(([line, what]) => `  ${line.padEnd(width)}  # ${what}\n`);
   command.addHelpText("after", `\nExamples:\n${examples.join("")}\n${FOOTER}`);

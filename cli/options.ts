@@ -143,7 +143,8 @@ function readConfig(
     return {};
   }
   for (const key of Object.keys(parsed)) {
-    if (Object.hasOwn(table, key)) continue;
+    // Editors look there for the schema.
+    if (key === "$schema" || Object.hasOwn(table, key)) continue;
     const hint = key === "salt"
       ? `the salt stands in a file of its own, named by "saltFile"`
       : `known are ${Object.keys(table).join(", ")}`;

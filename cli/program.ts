@@ -7,6 +7,8 @@
 import { getLogger } from "@logtape/logtape";
 import { TransportError } from "../transport/connection.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
+import { renderCompletion } from "./completion.ts";
+import { configSchema } from "./config_schema.ts";
 import { type HelpText, parseFlags, renderHelp } from "./flags.ts";
 import { startLogging } from "./log.ts";
 import type { CommonOptions } from "./common_options.ts";
@@ -14,7 +16,7 @@ import { type ReadEnvironment, type Resolution, resolveFlags } from "./options.t
 import { SALT_VARIABLE } from "./salt.ts";
 import { envOf, flagOf, type OptionTable, UsageError } from "./spec.ts";
 import { formatHostPort, type HostPort } from "./values.ts";
-import { LICENSE, VERSION } from "./version.ts";
+import { versionLine } from "./version.ts";
 
 /** How a program ends, as its caller sees it. */
 export const ExitCode = {
@@ -54,8 +56,8 @@ export interface Program<Table extends OptionTable, Options> extends HelpText {
 const STOP_MS = 5_000;
 
 /**
- * Runs a program and ends the process: reads the options, answers --help, --version and --print-config,
- * starts logging, turns SIGINT and SIGTERM into an abort, and the outcome into an {@link ExitCode}.
+ * Runs a program and ends the process: reads the options, answers --help and the like, starts logging,
+ * turns SIGINT and SIGTERM into an abort, and the outcome into an {@link ExitCode}.
  *
  * @param main Runs until the session is over, or until the signal aborts. What it throws is logged.
  */
@@ -125,7 +127,9 @@ function readOptions<Table extends OptionTable, Options>(
   try {
     const flags = parseFlags(program.table, args);
     if (flags.help) answer(renderHelp(program.table, program));
-    if (flags.version) answer(`${program.name} ${VERSION} (${LICENSE})\n`);
+    if (flags.version) answer(versionLine(program.name));
+    if (flags.completion !== undefined) answer(renderCompletion(program, flags.completion));
+    if (flags.printSchema) answer(`${JSON.stringify(configSchema(program), null, 2)}\n`);
     const resolution = resolveFlags(program.table, flags, env);
     if (flags.printConfig) {
       answer(`${JSON.stringify(configReport(program.table, resolution, env), null, 2)}\n`);

@@ -27,13 +27,21 @@ export function formatHostPort(address: HostPort): string {
 /** What a text parser raises; its message is the expectation that was not met. */
 class Unfit extends Error {}
 
+/** What a value looks like in a config file, in the words of JSON Schema; see config_schema.ts. */
+type JsonShape = Readonly<Record<string, unknown>>;
+
 /**
  * A schema over text. Numbers from a config file count as their text.
  *
  * @param expected What a value looks like, for the message.
+ * @param json The same for JSON Schema: takes at least what `parse` takes.
  * @param parse Gives the value, or undefined when the text is none; may throw with a better reason.
  */
-function textSchema<T>(expected: string, parse: (text: string) => T | undefined): z.ZodType<T> {
+function textSchema<T>(
+  expected: string,
+  json: JsonShape,
+  parse: (text: string) => T | undefined,
+): z.ZodType<T> {
   return z.unknown().transform((input, context): T => {
     const refuse = (reason: string) => {
       context.addIssue({ code: "custom", message: `expected ${reason}, got ${show(input)}` });
@@ -47,7 +55,7 @@ function textSchema<T>(expected: string, parse: (text: string) => T | undefined)
       if (error instanceof Unfit) return refuse(`${expected} (${error.message})`);
       throw error;
     }
-  });
+  }).meta(json);
 }
 
 /** A refused value, shortened: what an operator typed, not what they pasted. */
@@ -56,9 +64,11 @@ function show(input: unknown): string {
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }
 
+const TEXT = { type: ["string", "number"], minLength: 1 };
+
 /** Any text but the empty one. */
 export function text(expected: string, maxBytes = 4096): z.ZodType<string> {
-  return textSchema(`${expected} of 1 to ${maxBytes} bytes`, (value) => {
+  return textSchema(`${expected} of 1 to ${maxBytes} bytes`, TEXT, (value) => {
     const bytes = new TextEncoder().encode(value).length;
     return bytes >= 1 && bytes <= maxBytes ? value : undefined;
   });
@@ -66,7 +76,12 @@ export function text(expected: string, maxBytes = 4096): z.ZodType<string> {
 
 /** One of some words. */
 export function choice<const T extends string>(words: readonly T[]): z.ZodType<T> {
-  return textSchema(`one of ${words.join(", ")}`, (value) => words.find((word) => word === value));
+  const json = { enum: [...words] };
+  return textSchema(
+    `one of ${words.join(", ")}`,
+    json,
+    (value) => words.find((word) => word === value),
+  );
 }
 
 /** Yes or no: JSON's true and false, or 1, 0, true, false, yes, no as text. */
@@ -81,18 +96,25 @@ export function yesNo(): z.ZodType<boolean> {
   };
   return z.preprocess(
     (input) => typeof input === "boolean" ? String(input) : input,
-    textSchema("true or false", (value) => Object.hasOwn(words, value) ? words[value] : undefined),
+    textSchema(
+      "true or false",
+      { enum: [true, false, 0, 1, ...Object.keys(words)] },
+      (value) => Object.hasOwn(words, value) ? words[value] : undefined,
+    ),
   );
 }
 
 /** A whole number within bounds, both included. */
 export function wholeNumber(min: number, max: number): z.ZodType<number> {
-  return textSchema(`a whole number from ${min} to ${max}`, (value) => {
+  const json = { type: ["integer", "string"], minimum: min, maximum: max, pattern: "^\\d{1,15}$" };
+  return textSchema(`a whole number from ${min} to ${max}`, json, (value) => {
     if (!/^\d{1,15}$/.test(value)) return undefined;
     const number = Number(value);
     return number >= min && number <= max ? number : undefined;
   });
 }
+
+const DECIMAL = /^\d{1,15}(\.\d{1,15})?(e-?\d{1,2})?$/;
 
 /** A number like 0.7 or 1e-3 within bounds. */
 export function decimal(
@@ -105,8 +127,16 @@ export function decimal(
     ...(bounds.max === undefined ? [] : [`at most ${max}`]),
     ...(bounds.below === undefined ? [] : [`below ${below}`]),
   ];
-  return textSchema(`a number like 0.7 or 1e-3, ${words.join(" and ")}`, (value) => {
-    if (!/^\d{1,15}(\.\d{1,15})?(e-?\d{1,2})?$/.test(value)) return undefined;
+  const json = {
+    type: ["number", "string"],
+    pattern: DECIMAL.source,
+    ...(bounds.min === undefined ? {} : { minimum: min }),
+    ...(bounds.above === undefined ? {} : { exclusiveMinimum: above }),
+    ...(bounds.max === undefined ? {} : { maximum: max }),
+    ...(bounds.below === undefined ? {} : { exclusiveMaximum: below }),
+  };
+  return textSchema(`a number like 0.7 or 1e-3, ${words.join(" and ")}`, json, (value) => {
+    if (!DECIMAL.test(value)) return undefined;
     const number = Number(value);
     return number >= min && number > above && number <= max && number < below ? number : undefined;
   });
@@ -123,10 +153,20 @@ export function wholeNumberOrAuto(min: number, max: number): z.ZodType<number | 
       message: `expected auto or a whole number from ${min} to ${max}, got ${show(input)}`,
     });
     return z.NEVER;
+  }).meta({
+    type: ["integer", "string"],
+    minimum: min,
+    maximum: max,
+    pattern: "^(auto|\\d{1,15})$",
   });
 }
 
 const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?$/;
+
+const HOST_PORT = {
+  type: "string",
+  pattern: "^(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9][A-Za-z0-9._-]*):\\d{1,5}$",
+};
 
 /**
  * `HOST:PORT`: a name, an IPv4 address, or an IPv6 address in brackets.
@@ -134,7 +174,7 @@ const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?$/;
  * @param port0 Whether port 0 (a free one is chosen) is allowed.
  */
 export function hostPort({ port0 = false }: { port0?: boolean } = {}): z.ZodType<HostPort> {
-  return textSchema("HOST:PORT", (value) => {
+  return textSchema("HOST:PORT", HOST_PORT, (value) => {
     const parts = /^(?:\[([^\]]*)\]|([^:[\]]*)):([^:]*)$/.exec(value);
     if (parts === null) {
       if (isIPv6(value) || isIPv6(value.replace(/:\d+$/, ""))) {
@@ -161,10 +201,12 @@ export function hostPort({ port0 = false }: { port0?: boolean } = {}): z.ZodType
   });
 }
 
+const LIST = { type: "string" };
+
 /** `HOST:PORT,HOST:PORT`: places to connect to, each once; empty for none. */
 export function hostPortList(): z.ZodType<readonly HostPort[]> {
   const one = hostPort();
-  return textSchema("a list of HOST:PORT with commas between them", (value) => {
+  return textSchema("a list of HOST:PORT with commas between them", LIST, (value) => {
     const parts = value.split(",").map((part) => part.trim()).filter((part) => part !== "");
     const places = new Map<string, HostPort>();
     for (const part of parts) {
@@ -175,6 +217,14 @@ export function hostPortList(): z.ZodType<readonly HostPort[]> {
     return [...places.values()];
   });
 }
+
+const RANKS = {
+  type: ["string", "integer", "array"],
+  pattern: "^\\s*\\d{1,9}(-\\d{1,9})?\\s*(,\\s*\\d{1,9}(-\\d{1,9})?\\s*)*$",
+  minimum: 0,
+  items: { type: "integer", minimum: 0 },
+  minItems: 1,
+};
 
 /**
  * Rank ids: `0-3`, `0,1,5`, `0-3,8`; a config file may also hold a list of numbers. Ascending, each
@@ -200,7 +250,7 @@ export function rankSet(limit: number): z.ZodType<readonly number[]> {
   };
   return z.preprocess(
     (input) => Array.isArray(input) && input.length > 0 ? input.join(",") : input,
-    textSchema("rank ids like 0-3 or 0,1,5", parse),
+    textSchema("rank ids like 0-3 or 0,1,5", RANKS, parse),
   );
 }
 
@@ -228,7 +278,13 @@ const BYTE_UNITS: Readonly<Record<string, number>> = {
 
 /** A number of bytes: `1000000`, `64MiB`, `1.5GiB`. */
 export function byteSize(min: number, max: number): z.ZodType<number> {
-  return textSchema(`a size like 64MiB or 1000000 (bytes)`, (value) => {
+  const json = {
+    type: ["string", "integer"],
+    pattern: amountPattern(BYTE_UNITS),
+    minimum: min,
+    maximum: max,
+  };
+  return textSchema(`a size like 64MiB or 1000000 (bytes)`, json, (value) => {
     const bytes = quantity(value, BYTE_UNITS);
     if (bytes === undefined) return undefined;
     if (!Number.isSafeInteger(bytes)) throw new Unfit(`that is no whole number of bytes`);
@@ -244,7 +300,8 @@ const MAX_MS = 2 ** 31 - 1;
 
 /** A time above zero in milliseconds, whole: `500ms`, `30s`, `1.5m`, `2h`. The unit is needed. */
 export function duration(): z.ZodType<number> {
-  return textSchema(`a time like 500ms, 30s or 5m`, (value) => {
+  const json = { type: "string", pattern: amountPattern(TIME_UNITS) };
+  return textSchema(`a time like 500ms, 30s or 5m`, json, (value) => {
     const ms = quantity(value, TIME_UNITS);
     if (ms === undefined) return undefined;
     if (!Number.isInteger(ms) || ms < 1 || ms > MAX_MS) {
@@ -268,6 +325,12 @@ export function formatBytes(bytes: number): string {
 function inLargestUnit(amount: number, units: Readonly<Record<string, number>>): string {
   const fitting = Object.entries(units).findLast(([, size]) => amount > 0 && amount % size === 0);
   return fitting === undefined ? `${amount}` : `${amount / fitting[1]}${fitting[0]}`;
+}
+
+/** A number and one of the units, as a regular expression. */
+function amountPattern(units: Readonly<Record<string, number>>): string {
+  const words = Object.keys(units).filter((unit) => unit !== "").join("|");
+  return `^\\d{1,15}(\\.\\d{1,6})? ?(${words})${"" in units ? "?" : ""}$`;
 }
 
 function quantity(value: string, units: Readonly<Record<string, number>>): number | undefined {

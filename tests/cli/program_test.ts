@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { TextLineStream } from "@std/streams";
 import { ExitCode } from "../../cli/program.ts";
+import { VERSION } from "../../cli/version.ts";
 
 const SALT = "000102030405060708090a0b0c0d0e0f";
 
@@ -111,7 +112,25 @@ Deno.test("program: exit codes and what stands where", async (t) => {
       name: "version needs nothing",
       start: { args: ["--version"], salt: "", allow: [] },
       code: ExitCode.ok,
-      out: "tierfold-controller ",
+      out: `tierfold-controller ${VERSION}, commit `,
+    },
+    {
+      name: "a completion script needs nothing",
+      start: { args: ["--completion", "bash"], salt: "", allow: [] },
+      code: ExitCode.ok,
+      out: "complete -o default -F _tierfold_controller tierfold-controller\n",
+    },
+    {
+      name: "the config file's schema needs nothing",
+      start: { args: ["--print-schema"], salt: "", allow: [] },
+      code: ExitCode.ok,
+      out: '"title": "config file of tierfold-controller"',
+    },
+    {
+      name: "a shell without completion",
+      start: { args: ["--completion", "sh"] },
+      code: ExitCode.usage,
+      err: '--completion: expected one of bash, zsh, fish, got "sh"',
     },
     {
       name: "print-config",

@@ -1,5 +1,7 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { Ajv2020 } from "ajv/2020";
 import type { z } from "zod";
+import { valueSchema } from "../../cli/config_schema.ts";
 import {
   byteSize,
   choice,
@@ -183,9 +185,14 @@ const cases: readonly Case[] = [
 
 for (const { name, schema, takes, refuses } of cases) {
   Deno.test(`values: ${name}`, () => {
+    const described = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(
+      valueSchema(schema),
+    );
     for (const [input, value] of takes) {
       assertEquals(schema.parse(input), value, `${JSON.stringify(input)}`);
+      assert(described(input), `its JSON Schema refuses ${JSON.stringify(input)}`);
     }
+    for (const input of [{}, null]) assert(!described(input), "its JSON Schema takes anything");
     for (const [input, message] of refuses) {
       const result = schema.safeParse(input);
       assertEquals(result.success, false, `took ${JSON.stringify(input)}`);
