@@ -18,8 +18,8 @@ export class LiveLine {
       console.log(text);
       return;
     }
-    // A line that wraps could not be wiped.
-    write(WIPE + text.slice(0, Deno.consoleSize().columns - 1));
+    // A line that wraps could not be wiped; a terminal without a size says 0.
+    write(WIPE + text.slice(0, (Deno.consoleSize().columns || 80) - 1));
     this.#open = true;
   }
 
