@@ -9,6 +9,7 @@
  */
 export { RankClient, type RoundResult } from "./rank/client.ts";
 export type { RankOptions } from "./rank/options.ts";
+export { type KnownPlace, type LaunchPlace, launchPlace } from "./rank/launch.ts";
 export { gammaMass, moverMass } from "./rank/mass.ts";
 export { restoreConsensus } from "./rank/restore.ts";
 export {

@@ -19,6 +19,7 @@ import {
   wholeNumberOrAuto,
 } from "./values.ts";
 import type { ReadEnvironment, Resolution } from "./options.ts";
+import { launchedWorldSize } from "./relay_launch.ts";
 import { readSalt } from "./salt.ts";
 import { option, optionalOption, type OptionSpec } from "./spec.ts";
 import type { LogOptions } from "./log.ts";
@@ -50,6 +51,7 @@ export const commonTable = {
     value: "N",
     help: "the number of ranks on all hosts together",
     schema: wholeNumber(1, MAX_WORLD_SIZE),
+    launched: launchedWorldSize,
   }),
   roundDeadline: durationOption(
     "how long a round waits for a rank that has not delivered before going on without it",

@@ -156,9 +156,9 @@ function build(table: OptionTable, text: HelpText): Command {
 }
 
 const FOOTER =
-  `A flag counts before its environment variable, that before the config file, that before
-the default. The session salt, 16 bytes as 32 hex digits, comes from TIERFOLD_SALT or from
-the file named by --salt-file.
+  `A flag counts before its environment variable, that before the config file, that before what
+torchrun, mpirun or srun says (seen with --allow-env), that before the default. The session
+salt, 16 bytes as 32 hex digits, comes from TIERFOLD_SALT or from the file named by --salt-file.
 
 Exit codes: 0 the session ended well; 1 it failed here; 2 wrong options; 3 it failed at a rank
 or peer; 130 and 143 ended by SIGINT and SIGTERM.`;

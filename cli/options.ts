@@ -1,6 +1,6 @@
 /**
- * Options from four sources, with one schema: flag, then environment variable, then config file, then
- * default.
+ * Options from five sources, with one schema: flag, then environment variable, then config file, then
+ * what the launcher of this process says, then default.
  *
  * A program's options are a table of {@link OptionSpec}. From it come the flags, the names of the
  * environment variables and config keys, the help, the checks and the types; see
@@ -10,6 +10,7 @@
  */
 
 import { type Flags, parseFlags } from "./flags.ts";
+import { LaunchError } from "./launchers.ts";
 import {
   envOf,
   flagOf,
@@ -23,12 +24,14 @@ import {
 export type ReadEnvironment = (name: string) => string | undefined;
 
 /** Where a value came from. */
-export type OptionSource = "flag" | "environment" | "config file" | "default" | "none";
+export type OptionSource = "flag" | "environment" | "config file" | "launcher" | "default" | "none";
 
 /** What the command line asks for. */
 export interface Resolution<Table extends OptionTable> {
   readonly values: OptionValues<Table>;
   readonly sources: Readonly<Record<keyof Table, OptionSource>>;
+  /** What the launcher's variables say, in words: `--world-size 4 by WORLD_SIZE (torchrun)`. */
+  readonly launched: readonly string[];
   /** The config file that was read. */
   readonly configFile: string | undefined;
 }
@@ -59,9 +62,13 @@ export function resolveFlags<Table extends OptionTable>(
   const config = configFile === undefined ? {} : readConfig(configFile, table, problems);
   const values: Record<string, unknown> = {};
   const sources: Record<string, OptionSource> = {};
+  const launched: string[] = [];
   for (const [key, spec] of Object.entries(table)) {
-    const found = find(key, spec, flags, env, config, configFile);
+    const found = find(key, spec, flags, env, config, configFile) ??
+      findLaunched(key, spec, env, problems) ?? findDefault(key, spec);
+    if (found === "refused") continue;
     sources[key] = found?.source ?? "none";
+    if (found?.source === "launcher") launched.push(`${flagOf(key)} ${found.input} by ${found.by}`);
     if (found === undefined) {
       if (spec.optional !== true) problems.push(missing(key, spec));
       continue;
@@ -74,6 +81,7 @@ export function resolveFlags<Table extends OptionTable>(
   return {
     values: values as OptionValues<Table>,
     sources: sources as Record<keyof Table, OptionSource>,
+    launched,
     configFile,
   };
 }
@@ -83,6 +91,8 @@ interface Found {
   readonly source: OptionSource;
   /** The option and its source, as an error names them. */
   readonly where: string;
+  /** Who said so, where a launcher did. */
+  readonly by?: string;
 }
 
 function find(
@@ -106,9 +116,33 @@ function find(
     const where = `"${key}" (config file ${configFile}, for ${flag})`;
     return { input: config[key], source: "config file", where };
   }
+  return undefined;
+}
+
+/** What the launcher says; `refused` when that cannot be used, which then is one of the problems. */
+function findLaunched(
+  key: string,
+  spec: OptionSpec<unknown>,
+  env: ReadEnvironment,
+  problems: string[],
+): Found | "refused" | undefined {
+  const flag = flagOf(key);
+  try {
+    const said = spec.launched?.(env);
+    if (said === undefined) return undefined;
+    const { text, from } = said;
+    return { input: text, source: "launcher", where: `${from} (launcher, for ${flag})`, by: from };
+  } catch (error) {
+    if (!(error instanceof LaunchError)) throw error;
+    problems.push(`${flag} is not given, and: ${error.message}`);
+    return "refused";
+  }
+}
+
+function findDefault(key: string, spec: OptionSpec<unknown>): Found | undefined {
   const text = typeof spec.fallback === "function" ? spec.fallback() : spec.fallback;
   if (text === undefined) return undefined;
-  return { input: text, source: "default", where: `${flag} (its default)` };
+  return { input: text, source: "default", where: `${flagOf(key)} (its default)` };
 }
 
 function missing(key: string, spec: OptionSpec<unknown>): string {

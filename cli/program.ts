@@ -12,6 +12,7 @@ import { configSchema } from "./config_schema.ts";
 import { type HelpText, parseFlags, renderHelp } from "./flags.ts";
 import { startLogging } from "./log.ts";
 import type { CommonOptions } from "./common_options.ts";
+import { readEnvironment } from "./environment.ts";
 import { type ReadEnvironment, type Resolution, resolveFlags } from "./options.ts";
 import { SALT_VARIABLE } from "./salt.ts";
 import { envOf, flagOf, type OptionTable, UsageError } from "./spec.ts";
@@ -65,9 +66,10 @@ export async function runProgram<Table extends OptionTable, Options extends Comm
   program: Program<Table, Options>,
   main: (options: Options, signal: AbortSignal) => Promise<void>,
 ): Promise<never> {
-  const options = readOptions(program, Deno.args, readEnvironment);
+  const { options, launched } = readOptions(program, Deno.args, readEnvironment);
   const logging = startLogging(options.log);
   const log = getLogger(["tierfold", "cli"]);
+  for (const found of launched) log.info("from the launcher: {found}", { found });
   const stop = new AbortController();
   let stopped: number | undefined;
   onSignals((signal) => {
@@ -118,12 +120,12 @@ function isPeerFailure(error: unknown): boolean {
     error instanceof TransportError && error.code !== "address";
 }
 
-/** Gives a program's options, or answers what was asked and ends the process. */
+/** Gives a program's options with what a launcher said of them, or answers what was asked and ends the process. */
 function readOptions<Table extends OptionTable, Options>(
   program: Program<Table, Options>,
   args: readonly string[],
   env: ReadEnvironment,
-): Options {
+): { options: Options; launched: readonly string[] } {
   try {
     const flags = parseFlags(program.table, args);
     if (flags.help) answer(renderHelp(program.table, program));
@@ -134,7 +136,7 @@ function readOptions<Table extends OptionTable, Options>(
     if (flags.printConfig) {
       answer(`${JSON.stringify(configReport(program.table, resolution, env), null, 2)}\n`);
     }
-    return program.finish(resolution, env);
+    return { options: program.finish(resolution, env), launched: resolution.launched };
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     const lines = error.problems.map((problem) => `${program.name}: ${problem}\n`);
@@ -181,15 +183,6 @@ export function configReport<Table extends OptionTable>(
     ? `from ${SALT_VARIABLE}`
     : "missing";
   return { config: resolution.configFile ?? null, options, salt };
-}
-
-/**
- * Reads an environment variable, undefined where it is not set or not permitted: asking first keeps Deno
- * from prompting for it.
- */
-export function readEnvironment(name: string): string | undefined {
-  const permission = Deno.permissions.querySync({ name: "env", variable: name });
-  return permission.state === "granted" ? Deno.env.get(name) : undefined;
 }
 
 /** Prints the line by which scripts learn the address, `listening HOST:PORT`, on standard output. */

@@ -11,6 +11,12 @@ import { type CommonOptions, commonTable, durationOption, finishCommon } from ".
 import { type ReadEnvironment, resolveOptions } from "./options.ts";
 import { manifestOption, readManifest } from "./manifest.ts";
 import type { Program } from "./program.ts";
+import {
+  launchedController,
+  launchedHost,
+  launchedRanks,
+  launchedWorldSize,
+} from "./relay_launch.ts";
 import { option, type OptionValues, UsageError } from "./spec.ts";
 import {
   choice,
@@ -44,6 +50,7 @@ const table = {
     help:
       "this host's name, as logs and the status show it (default: the system's, with --allow-sys=hostname)",
     schema: text("a host name", MAX_HOST_NAME_BYTES),
+    launched: (env) => hostname() === undefined ? launchedHost(env) : undefined,
     fallback: hostname,
   }),
   ranks: option({
@@ -51,12 +58,14 @@ const table = {
     help: "the ranks of this host: 0-3 or 0,1,5",
     schema: rankSet(MAX_WORLD_SIZE),
     show: formatRanks,
+    launched: launchedRanks,
   }),
   controller: option({
     value: "HOST:PORT",
     help: "where the controller listens",
     schema: hostPort(),
     show: formatHostPort,
+    launched: launchedController,
   }),
   connectDeadline: durationOption("how long to try to reach the controller", "1m"),
   nonfinite: option({
@@ -85,8 +94,9 @@ export const relayProgram: Program<typeof table, RelayOptions> = {
   ],
   table,
   finish: (resolution, env) => {
-    const { values } = resolution;
+    const { values, sources } = resolution;
     checkRanks(values);
+    if (sources.ranks === "launcher") checkWorld(values, env);
     return {
       ...finishCommon(resolution, env),
       host: values.host,
@@ -115,6 +125,18 @@ function checkRanks({ ranks, worldSize }: OptionValues<typeof table>): void {
   throw new UsageError([
     `--ranks: rank ${highest} is not below --world-size ${worldSize}; ` +
     `ranks are counted from 0 over all hosts`,
+  ]);
+}
+
+/** Ranks counted out of a launcher's world are those of no other. */
+function checkWorld({ ranks, worldSize }: OptionValues<typeof table>, env: ReadEnvironment): void {
+  const launched = launchedWorldSize(env);
+  if (launched === undefined || launched.text === `${worldSize}`) return;
+  throw new UsageError([
+    `--ranks is not given, and ${
+      formatRanks(ranks)
+    } follows from a world size of ${launched.text} ` +
+    `by ${launched.from}, but --world-size is ${worldSize}: name the ranks of this host`,
   ]);
 }
 

@@ -6,6 +6,12 @@
 
 import type { z } from "zod";
 
+/** A value, as text, that a launcher's variables hold, and which ones. */
+export interface Launched {
+  readonly text: string;
+  readonly from: string;
+}
+
 /** One option, by all its names. Its key in the table is its key in the config file. */
 export interface OptionSpec<T> {
   /** What the help shows for the value, such as `HOST:PORT`; null for a yes-or-no option. */
@@ -16,6 +22,8 @@ export interface OptionSpec<T> {
   readonly schema: z.ZodType<T>;
   /** How to write a value as the schema takes it, for --print-config. Default: the value as JSON. */
   readonly show?: (value: T) => string;
+  /** Finds the value, as text, in what a launcher left in the environment; counts before the default. */
+  readonly launched?: (env: (name: string) => string | undefined) => Launched | undefined;
   /** The default, as text, or how to find it; undefined where there is none. */
   readonly fallback?: string | (() => string | undefined);
   /** Whether the program can do without a value. */

@@ -3,21 +3,23 @@
  *
  * @module
  */
+import { readEnvironment } from "../cli/environment.ts";
 import { type Network, tcp } from "../transport/network.ts";
 import type { Address } from "../transport/tcp.ts";
 import { MAX_WORLD_SIZE, SALT_BYTES } from "../wire/limits.ts";
+import { launchPlace } from "./launch.ts";
 
 /** A timer set for longer than this would fire at once, in milliseconds. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** How to reach a relay, and who asks. */
 export interface RankOptions {
-  /** The relay of this host, `HOST:PORT`. */
-  relay: string;
-  /** This rank's number, from 0, below `worldSize`. */
-  rank: number;
-  /** How many ranks the session has. */
-  worldSize: number;
+  /** The relay of this host, `HOST:PORT`; TIERFOLD_RELAY when left out. */
+  relay?: string;
+  /** This rank's number, from 0, below `worldSize`; as {@link launchPlace} finds it when left out. */
+  rank?: number;
+  /** How many ranks the session has; as {@link launchPlace} finds it when left out. */
+  worldSize?: number;
   /** The session salt: 16 bytes, or 32 hex digits. */
   salt: Uint8Array | string;
   /**
@@ -53,7 +55,8 @@ export interface RankSettings {
  * @throws {RangeError} when one is not usable.
  */
 export function checkOptions(options: RankOptions): RankSettings {
-  const { rank, worldSize, wire = "f32" } = options;
+  const { wire = "f32" } = options;
+  const { rank, worldSize } = place(options);
   if (!Number.isInteger(worldSize) || worldSize < 1 || worldSize > MAX_WORLD_SIZE) {
     throw new RangeError(
       `connecting a rank: world size ${worldSize}, expected 1 to ${MAX_WORLD_SIZE}`,
@@ -66,7 +69,7 @@ export function checkOptions(options: RankOptions): RankSettings {
     throw new RangeError(`connecting a rank: wire ${JSON.stringify(wire)}, expected f32 or bf16`);
   }
   return {
-    relay: parseAddress(options.relay),
+    relay: parseAddress(options.relay ?? relayFromEnvironment()),
     rank,
     worldSize,
     salt: saltBytes(options.salt),
@@ -75,6 +78,22 @@ export function checkOptions(options: RankOptions): RankSettings {
     joinTimeoutMs: timeout("joinTimeoutMs", options.joinTimeoutMs, 60_000),
     roundTimeoutMs: timeout("roundTimeoutMs", options.roundTimeoutMs, 900_000),
   };
+}
+
+/** Rank and world size as they are given, else as the environment has them. */
+function place(options: RankOptions): { rank: number; worldSize: number } {
+  const { rank, worldSize } = options;
+  if (rank !== undefined && worldSize !== undefined) return { rank, worldSize };
+  return launchPlace({ rank, worldSize });
+}
+
+function relayFromEnvironment(): string {
+  const relay = readEnvironment("TIERFOLD_RELAY")?.trim() ?? "";
+  if (relay !== "") return relay;
+  throw new RangeError(
+    "connecting a rank: nobody names the relay of this host: give its address, or set TIERFOLD_RELAY " +
+      "(seen only with --allow-env)",
+  );
 }
 
 function timeout(name: string, given: number | undefined, fallback: number): number {
