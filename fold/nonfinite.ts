@@ -19,20 +19,16 @@ export const NONFINITE_POLICIES = ["refuse", "zero", "allow"] as const;
  */
 export type NonFinitePolicy = typeof NONFINITE_POLICIES[number];
 
-/** Bytes of f32 looked at between turns of the loop: below 1 ms. */
+/** Bytes looked at between turns of the loop: below 1 ms. */
 const PIECE_BYTES = 4 * 1024 ** 2;
-/** bf16 values widened at a time: their f32 values stay in the second-level cache. */
-const WIDE_PIECE = 64 * 1024;
 /** Exponent bits of an f32 and, in its upper half, of a bf16. */
 const EXPONENT = 0x7f80_0000;
 
 /** Looks through frames before they are folded. */
 export class NonFiniteScreen {
   readonly #policy: NonFinitePolicy;
-  readonly #arena: Arena;
   readonly #kernel: SimdKernel;
   readonly #names: (tensor: number, count: number) => string | undefined;
-  #wide: Uint8Array<ArrayBufferLike> | undefined;
 
   /**
    * @param arena The memory in which the frames lie.
@@ -43,7 +39,6 @@ export class NonFiniteScreen {
     policy: NonFinitePolicy,
     names: (tensor: number, count: number) => string | undefined = () => undefined,
   ) {
-    this.#arena = arena;
     this.#policy = policy;
     this.#kernel = SimdKernel.create(arena);
     this.#names = names;
@@ -64,9 +59,8 @@ export class NonFiniteScreen {
     for (let index = 0; index < header.tensors.length; index++) {
       const tensor = header.tensors[index]!;
       const width = tensor.dtype === DTYPE_BF16 ? 2 : 4;
-      const piece = width === 2 ? 2 * WIDE_PIECE : PIECE_BYTES;
-      for (let from = 0; from < tensor.nbytes; from += piece) {
-        const to = Math.min(from + piece, tensor.nbytes);
+      for (let from = 0; from < tensor.nbytes; from += PIECE_BYTES) {
+        const to = Math.min(from + PIECE_BYTES, tensor.nbytes);
         const run = bytes.subarray(tensor.at + from, tensor.at + to);
         const found = this.#first(run, width);
         if (found >= 0) {
@@ -86,11 +80,7 @@ export class NonFiniteScreen {
 
   /** The index of the first value that is not finite, or -1. */
   #first(run: Uint8Array<ArrayBufferLike>, width: 2 | 4): number {
-    if (width === 4) return this.#kernel.firstNonFinite(run);
-    this.#wide ??= this.#arena.alloc(4 * WIDE_PIECE);
-    const wide = this.#wide.subarray(0, 2 * run.length);
-    this.#kernel.bf16ToF32(wide, run);
-    return this.#kernel.firstNonFinite(wide);
+    return width === 4 ? this.#kernel.firstNonFinite(run) : this.#kernel.firstNonFiniteBf16(run);
   }
 
   #refusal(

@@ -16,6 +16,9 @@ export interface Conversions {
   /** The index of the first value in `run` that is NaN or infinite, or -1. */
   firstNonFinite(run: F32Bytes): number;
 
+  /** The index of the first bf16 value in `run` that is NaN or infinite, or -1. */
+  firstNonFiniteBf16(run: Bf16Bytes): number;
+
   /**
    * `dst` = `src` x f32(factor) as bf16, half as long: each product is rounded to f32, then to bf16, to
    * nearest, ties to even, beyond the largest finite bf16 to infinity; a NaN keeps its sign and upper
@@ -86,6 +89,14 @@ export const plainConversions: Conversions = {
     const view = new DataView(run.buffer, run.byteOffset, run.length);
     for (let i = 0; i < run.length; i += 4) {
       if ((view.getUint32(i, true) & 0x7f800000) === 0x7f800000) return i / 4;
+    }
+    return -1;
+  },
+
+  firstNonFiniteBf16(run) {
+    const view = new DataView(run.buffer, run.byteOffset, run.length);
+    for (let i = 0; i < run.length; i += 2) {
+      if ((view.getUint16(i, true) & 0x7f80) === 0x7f80) return i / 2;
     }
     return -1;
   },

@@ -30,6 +30,7 @@ interface Exports {
   ): void;
   scale(out: number, bytes: number, s: number, factor: number): void;
   firstNonFinite(s: number, bytes: number): number;
+  firstNonFiniteBf16(s: number, bytes: number): number;
   bf16ToF32(out: number, bytes: number, s: number): void;
   scaleToBf16(out: number, bytes: number, s: number, factor: number): void;
   addBf16(out: number, bytes: number, s0: number): void;
@@ -38,9 +39,11 @@ interface Exports {
 
 /** The most sources that one pass adds. */
 const WIDEST = 8;
-/** Bytes of each run copied at a time for runs outside the memory: all of them stay in the L2 cache. */
-const BLOCK = 16_384;
+/** Runs outside the memory are copied in blocks that lie here together: they stay in the L2 cache. */
+const SCRATCH_BYTES = 4 * 65_536;
 const PAGE = 65_536;
+/** Blocks start at multiples of this. */
+const LINE = 64;
 
 /** The largest number of sources, at most `wanted`, for which the module has a function. */
 function arity(wanted: number): 1 | 2 | 3 | 4 | 8 {
@@ -167,19 +170,11 @@ export class SimdKernel implements FoldKernel, Conversions {
   }
 
   firstNonFinite(run: F32Bytes): number {
-    invariant(run.length % 4 === 0, `looking for NaN in ${run.length} bytes of f32`);
-    if (this.#home.owns(run)) {
-      const at = this.#code.firstNonFinite(run.byteOffset, run.length);
-      return at === -1 ? -1 : (at >>> 0) / 4;
-    }
-    const { code, bytes } = this.#scratch();
-    for (let at = 0; at < run.length; at += BLOCK) {
-      const block = run.subarray(at, at + BLOCK);
-      bytes.set(block);
-      const found = code.firstNonFinite(0, block.length);
-      if (found !== -1) return (at + found) / 4;
-    }
-    return -1;
+    return this.#first(run, 4, "firstNonFinite");
+  }
+
+  firstNonFiniteBf16(run: Bf16Bytes): number {
+    return this.#first(run, 2, "firstNonFiniteBf16");
   }
 
   bf16ToF32(dst: F32Bytes, src: Bf16Bytes): void {
@@ -239,6 +234,26 @@ export class SimdKernel implements FoldKernel, Conversions {
     return Promise.resolve();
   }
 
+  #first(
+    run: Uint8Array<ArrayBufferLike>,
+    width: 2 | 4,
+    search: "firstNonFinite" | "firstNonFiniteBf16",
+  ): number {
+    invariant(run.length % width === 0, `looking for NaN in ${run.length} bytes, ${width} a value`);
+    if (this.#home.owns(run)) {
+      const at = this.#code[search](run.byteOffset, run.length);
+      return at === -1 ? -1 : (at >>> 0) / width;
+    }
+    const { code, bytes } = this.#scratch();
+    for (let at = 0; at < run.length; at += SCRATCH_BYTES) {
+      const block = run.subarray(at, at + SCRATCH_BYTES);
+      bytes.set(block);
+      const found = code[search](0, block.length);
+      if (found !== -1) return (at + found) / width;
+    }
+    return -1;
+  }
+
   /**
    * out = +0.0 + `width` inputs, a number that {@link arity} returned: the sources from `first` on, the
    * first one replaced by `out` itself when `onto` is set.
@@ -266,33 +281,32 @@ export class SimdKernel implements FoldKernel, Conversions {
     } else {
       const inputs = sources.slice(onto ? first + 1 : first, first + width);
       if (onto) inputs.unshift(out);
-      const addresses = inputs.map((_, i) => i * BLOCK);
-      this.#byBlocks(
-        out,
-        inputs,
-        1,
-        (code, at, length) => call(code, at, length, addresses, width),
-      );
+      this.#byBlocks(out, inputs, 1, (code, at, length, block) => {
+        const addresses = inputs.map((_, i) => i * block);
+        call(code, at, length, addresses, width);
+      });
     }
   }
 
   /**
    * Runs `step` block by block over copies in the scratch memory, for runs outside the kernel's own:
-   * source i at i x BLOCK, and behind the sources the result, `growth` times as long as they are.
+   * source i at i x block, and behind the sources the result, `growth` times as long as they are.
    */
   #byBlocks(
     out: Uint8Array<ArrayBufferLike>,
     sources: readonly Uint8Array<ArrayBufferLike>[],
     growth: 0.5 | 1 | 2,
-    step: (code: Exports, out: number, length: number) => void,
+    step: (code: Exports, out: number, length: number, block: number) => void,
   ): void {
     const { code, bytes } = this.#scratch();
     const length = out.length / growth;
-    const result = sources.length * BLOCK;
-    for (let at = 0; at < length; at += BLOCK) {
-      const n = Math.min(BLOCK, length - at);
-      sources.forEach((source, i) => bytes.set(source.subarray(at, at + n), i * BLOCK));
-      step(code, result, n);
+    const share = SCRATCH_BYTES / (sources.length + Math.max(growth, 1));
+    const block = share - share % LINE;
+    const result = sources.length * block;
+    for (let at = 0; at < length; at += block) {
+      const n = Math.min(block, length - at);
+      sources.forEach((source, i) => bytes.set(source.subarray(at, at + n), i * block));
+      step(code, result, n, block);
       out.set(bytes.subarray(result, result + n * growth), at * growth);
     }
   }
@@ -300,7 +314,7 @@ export class SimdKernel implements FoldKernel, Conversions {
   /** A second, small memory of this kernel alone: threads share the first one. */
   #scratch(): { code: Exports; bytes: Uint8Array<ArrayBufferLike> } {
     if (this.#outside === undefined) {
-      const pages = Math.ceil(((WIDEST + 1) * BLOCK) / PAGE);
+      const pages = SCRATCH_BYTES / PAGE;
       // The module wants a memory of the kind that it imports: shared, with at most this maximum.
       const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
       this.#outside = {

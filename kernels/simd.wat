@@ -307,6 +307,36 @@
       (br $tail))
     unreachable)
 
+  ;; -- The same for bf16.
+  (func (export "firstNonFiniteBf16") (param $s i32) (param $bytes i32) (result i32)
+    (local $i i32) (local $wide i32) (local $exponent v128)
+    (local.set $exponent (v128.const i16x8 0x7f80 0x7f80 0x7f80 0x7f80 0x7f80 0x7f80 0x7f80 0x7f80))
+    (local.set $wide (i32.and (local.get $bytes) (i32.const -16)))
+    (block $vectors_done
+      (loop $vectors
+        (br_if $vectors_done (i32.ge_u (local.get $i) (local.get $wide)))
+        (br_if $vectors_done
+          (v128.any_true
+            (i16x8.eq
+              (v128.and
+                (v128.load (i32.add (local.get $s) (local.get $i)))
+                (local.get $exponent))
+              (local.get $exponent))))
+        (local.set $i (i32.add (local.get $i) (i32.const 16)))
+        (br $vectors)))
+    (loop $tail
+      (if (i32.ge_u (local.get $i) (local.get $bytes)) (then (return (i32.const -1))))
+      (if
+        (i32.eq
+          (i32.and
+            (i32.load16_u (i32.add (local.get $s) (local.get $i)))
+            (i32.const 0x7f80))
+          (i32.const 0x7f80))
+        (then (return (local.get $i))))
+      (local.set $i (i32.add (local.get $i) (i32.const 2)))
+      (br $tail))
+    unreachable)
+
   ;; -- Four f32 to the bits of four bf16 in i32 lanes: the upper half, rounded to nearest, ties to
   ;; -- even; a NaN keeps its upper half and becomes quiet.
   (func $narrow (param $x v128) (result v128)

@@ -109,6 +109,33 @@ for (const inside of [true, false]) {
       if (inside) arena.free(room);
     }
   });
+
+  Deno.test(`the first NaN or infinity among bf16 values is found, ${where}`, () => {
+    const arena = new Arena();
+    const simd = SimdKernel.create(arena);
+    const random = new Random(4);
+    const longest = inside ? 20_000 : 300_000;
+    for (const length of [...lengths(20_000), longest]) {
+      const values = new Uint16Array(length).map(() =>
+        random.below(0x7f80) | random.below(2) << 15
+      );
+      const { room, run } = placed(arena, new Uint8Array(values.buffer), random.below(5), inside);
+      assertEquals(simd.firstNonFiniteBf16(run), -1);
+      assertEquals(plainConversions.firstNonFiniteBf16(run), -1);
+      if (length > 0) {
+        const at = random.below(length);
+        const later = at + random.below(length - at);
+        const view = new DataView(run.buffer, run.byteOffset, run.length);
+        for (const bad of [0x7fc0, 0x7f80, 0xff80, 0x7f81]) {
+          view.setUint16(later * 2, 0x7fc0, true);
+          view.setUint16(at * 2, bad, true);
+          assertEquals(simd.firstNonFiniteBf16(run), at, `${bad} at ${at} of ${length}`);
+          assertEquals(plainConversions.firstNonFiniteBf16(run), at);
+        }
+      }
+      if (inside) arena.free(room);
+    }
+  });
 }
 
 Deno.test("a fold into its own first source, and a source in another memory", () => {
