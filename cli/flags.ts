@@ -78,6 +78,8 @@ export interface HelpText {
   readonly summary: string;
   /** Command lines with what they do. */
   readonly examples: readonly (readonly [command: string, what: string])[];
+  /** What its exit codes mean, where that is not what those of a session mean. */
+  readonly exitCodes?: string;
 }
 
 /**
@@ -151,16 +153,18 @@ function build(table: OptionTable, text: HelpText): Command {
   }
   const width = Math.max(0, ...text.examples.map(([line]) => line.length));
   const examples = text.examples.map(([line, what]) => `  ${line.padEnd(width)}  # ${what}\n`);
-  command.addHelpText("after", `\nExamples:\n${examples.join("")}\n${FOOTER}`);
+  command.addHelpText("after", `\nExamples:\n${examples.join("")}\n${SOURCES}`);
+  command.addHelpText("after", `\nExit codes: ${text.exitCodes ?? SESSION_CODES}`);
   return command;
 }
 
-const FOOTER =
+const SOURCES =
   `A flag counts before its environment variable, that before the config file, that before what
 torchrun, mpirun or srun says (seen with --allow-env), that before the default. The session
-salt, 16 bytes as 32 hex digits, comes from TIERFOLD_SALT or from the file named by --salt-file.
+salt, 16 bytes as 32 hex digits, comes from TIERFOLD_SALT or from the file named by --salt-file.`;
 
-Exit codes: 0 the session ended well; 1 it failed here; 2 wrong options; 3 it failed at a rank
+const SESSION_CODES =
+  `0 the session ended well; 1 it failed here; 2 wrong options; 3 it failed at a rank
 or peer; 130 and 143 ended by SIGINT and SIGTERM.`;
 
 function once(value: string, previous: unknown): string {

@@ -51,15 +51,22 @@ export function resolveOptions<Table extends OptionTable>(
   return resolveFlags(table, flags, env);
 }
 
-/** {@link resolveOptions} over flags that are parsed already. */
+/**
+ * {@link resolveOptions} over flags that are parsed already.
+ *
+ * @param passedOver Keys of a config file that are another program's.
+ */
 export function resolveFlags<Table extends OptionTable>(
   table: Table,
   flags: Flags,
   env: ReadEnvironment,
+  passedOver: readonly string[] = [],
 ): Resolution<Table> {
   const problems: string[] = [];
   const configFile = flags.config ?? env("TIERFOLD_CONFIG");
-  const config = configFile === undefined ? {} : readConfig(configFile, table, problems);
+  const config = configFile === undefined
+    ? {}
+    : readConfig(configFile, table, passedOver, problems);
   const values: Record<string, unknown> = {};
   const sources: Record<string, OptionSource> = {};
   const launched: string[] = [];
@@ -156,6 +163,7 @@ const MAX_CONFIG_BYTES = 1 << 20;
 function readConfig(
   path: string,
   table: OptionTable,
+  passedOver: readonly string[],
   problems: string[],
 ): Readonly<Record<string, unknown>> {
   let parsed: unknown;
@@ -178,7 +186,7 @@ function readConfig(
   }
   for (const key of Object.keys(parsed)) {
     // Editors look there for the schema.
-    if (key === "$schema" || Object.hasOwn(table, key)) continue;
+    if (key === "$schema" || Object.hasOwn(table, key) || passedOver.includes(key)) continue;
     const hint = key === "salt"
       ? `the salt stands in a file of its own, named by "saltFile"`
       : `known are ${Object.keys(table).join(", ")}`;

@@ -45,6 +45,8 @@ export interface Program<Table extends OptionTable, Options> extends HelpText {
   /** The name in --version. */
   readonly name: string;
   readonly table: Table;
+  /** Keys of other programs, which a config file may hold as well. */
+  readonly passedOver?: readonly string[];
   /**
    * Makes the program's options from single values: checks that need several, reads secrets.
    *
@@ -121,7 +123,7 @@ function isPeerFailure(error: unknown): boolean {
 }
 
 /** Gives a program's options with what a launcher said of them, or answers what was asked and ends the process. */
-function readOptions<Table extends OptionTable, Options>(
+export function readOptions<Table extends OptionTable, Options>(
   program: Program<Table, Options>,
   args: readonly string[],
   env: ReadEnvironment,
@@ -132,7 +134,7 @@ function readOptions<Table extends OptionTable, Options>(
     if (flags.version) answer(versionLine(program.name));
     if (flags.completion !== undefined) answer(renderCompletion(program, flags.completion));
     if (flags.printSchema) answer(`${JSON.stringify(configSchema(program), null, 2)}\n`);
-    const resolution = resolveFlags(program.table, flags, env);
+    const resolution = resolveFlags(program.table, flags, env, program.passedOver);
     if (flags.printConfig) {
       answer(`${JSON.stringify(configReport(program.table, resolution, env), null, 2)}\n`);
     }
@@ -145,9 +147,14 @@ function readOptions<Table extends OptionTable, Options>(
   }
 }
 
-function answer(text: string): never {
+/** Prints a text on standard output and ends the process. */
+export function answerWith(code: number, text: string): never {
   writeAll(Deno.stdout, text);
-  Deno.exit(ExitCode.ok);
+  Deno.exit(code);
+}
+
+function answer(text: string): never {
+  answerWith(ExitCode.ok, text);
 }
 
 /** What --print-config says of one option. */

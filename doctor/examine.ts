@@ -1,0 +1,42 @@
+/**
+ * All checks, one after another.
+ *
+ * @module
+ */
+import { checkClock } from "./clock.ts";
+import { amiss, type Finding } from "./finding.ts";
+import { checkOpenFiles, checkPort, checkVersions } from "./host.ts";
+import { checkKernel } from "./kernel.ts";
+import type { DoctorOptions } from "./options.ts";
+import { greetController, greetRelay } from "./reach.ts";
+import { checkSalt } from "./salt.ts";
+
+/** Looks at everything that the options name. */
+export async function examine(options: DoctorOptions): Promise<Finding[]> {
+  const { worldSize, timeoutMs, controller, relay, http } = options;
+  const { salt, findings } = checkSalt(options);
+  const greet = (
+    who: "controller" | "relay",
+    address: DoctorOptions["controller"],
+    greeting: typeof greetRelay,
+  ): Finding | Promise<Finding> => {
+    if (address === undefined) {
+      return amiss(who, "skipped", "no address to greet", `--${who} HOST:PORT, once it runs`);
+    }
+    if (salt === undefined) {
+      return amiss(who, "skipped", "not greeted without a salt", "see to the salt first");
+    }
+    return greeting({ address, salt, worldSize, timeoutMs });
+  };
+  return [
+    ...checkVersions(),
+    ...findings,
+    checkPort("port", options.listen),
+    ...(http === undefined ? [] : [checkPort("http port", http)]),
+    ...await checkOpenFiles(worldSize),
+    ...await checkKernel(options.kernel),
+    await checkClock(options.controllerHttp, timeoutMs),
+    await greet("controller", controller, greetController),
+    await greet("relay", relay, greetRelay),
+  ];
+}
