@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { answerWith, ExitCode, readEnvironment, readOptions } from "./cli/program.ts";
+import { readEnvironment } from "./cli/environment.ts";
+import { answerWith, ExitCode, readOptions } from "./cli/program.ts";
 import { examine } from "./doctor/examine.ts";
 import { findingsJson, healthy, renderFindings } from "./doctor/finding.ts";
 import { doctorProgram } from "./doctor/options.ts";
