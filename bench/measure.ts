@@ -17,6 +17,9 @@ import { formatMs, formatSize } from "./sizes.ts";
 /** Of the memory that is available, the part that one contender's processes may have. */
 const MEMORY_PART = 0.85;
 
+/** What a larger round is taken to cost until it was measured, in bytes per rank and millisecond. */
+const FORETOLD_BYTES_PER_MS = 60_000;
+
 /** What a measurement needs to know. */
 export interface MeasureOptions {
   /** Sizes, ranks and runs. */
@@ -177,7 +180,9 @@ class Clock {
     const { budgetMs } = this.#plan;
     if (budgetMs === undefined) return undefined;
     const last = this.#last.get(contender);
-    const roundMs = last === undefined ? 0 : last.roundMs * Math.max(1, rounds.bytes / last.bytes);
+    const roundMs = last === undefined
+      ? 0
+      : last.roundMs + Math.max(0, rounds.bytes - last.bytes) / FORETOLD_BYTES_PER_MS;
     const needed = (last?.overheadMs ?? 0) + roundMs * (rounds.warm + rounds.rounds + 1);
     const left = budgetMs - (performance.now() - this.#startedAt);
     return needed <= left ? undefined : "it would not end within the minute of --quick";

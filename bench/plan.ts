@@ -40,7 +40,7 @@ export const QUICK: BenchPlan = {
   ranks: [4],
   sizes: [4 * KB, 1 * MIB, 64 * MIB],
   runs: 1,
-  rounds: roundPlan,
+  rounds: (bytes) => bytes > MIB ? { bytes, warm: 1, rounds: 5 } : roundPlan(bytes),
   hashPassSeconds: 0.1,
   budgetMs: 50_000,
 };

@@ -9,11 +9,12 @@
  * @module
  */
 
-import { Command, InvalidArgumentError, Option } from "commander";
+import { Command, Option } from "commander";
 import { layOutHosts, startCluster } from "./cluster.ts";
 import { runBaselines, runRanks } from "./digits/run.ts";
 import { judge } from "./digits/results.ts";
-import { ProcessError, ProcessGroup } from "./processes.ts";
+import type { ProcessGroup } from "./processes.ts";
+import { onStage, within } from "./stage.ts";
 
 /** Above it the smallest shard would not fill a batch. */
 const MAX_RANKS = 32;
@@ -27,22 +28,7 @@ interface DemoOptions {
   readonly wire: "f32" | "bf16";
 }
 
-/** Signals that end the demo, with the exit codes that shells give them. */
-const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
-
-/** Somebody wants the demo to end. */
-class Interrupted extends Error {
-  constructor(readonly signal: keyof typeof SIGNALS) {
-    super(`told to by ${signal}`);
-  }
-}
-
 function parseOptions(args: readonly string[]): DemoOptions {
-  const within = (least: number, most: number) => (text: string) => {
-    const value = /^\d+$/.test(text) ? Number(text) : NaN;
-    if (value >= least && value <= most) return value;
-    throw new InvalidArgumentError(`Expected a whole number from ${least} to ${most}.`);
-  };
   const command = new Command("deno task demo")
     .description("Trains on real digits with a cluster of processes on this machine.")
     .option("--ranks <N>", "ranks, each with a shard of its own", within(1, MAX_RANKS), 4)
@@ -88,27 +74,7 @@ async function demo(group: ProcessGroup, options: DemoOptions): Promise<number> 
   return sameBits ? 0 : 1;
 }
 
-async function main(): Promise<number> {
+if (import.meta.main) {
   const options = parseOptions(Deno.args);
-  const stop = Promise.withResolvers<never>();
-  const handlers = (Object.keys(SIGNALS) as (keyof typeof SIGNALS)[]).map((signal) => {
-    const handler = () => stop.reject(new Interrupted(signal));
-    Deno.addSignalListener(signal, handler);
-    return () => Deno.removeSignalListener(signal, handler);
-  });
-  const started = performance.now();
-  try {
-    await using group = new ProcessGroup();
-    const code = await Promise.race([demo(group, options), stop.promise, group.failed]);
-    console.log(`\nTook ${((performance.now() - started) / 1000).toFixed(0)} s.`);
-    return code;
-  } catch (error) {
-    if (!(error instanceof Interrupted || error instanceof ProcessError)) throw error;
-    console.error(`\ndemo: all processes were ended: ${error.message}`);
-    return error instanceof Interrupted ? SIGNALS[error.signal] : 1;
-  } finally {
-    handlers.forEach((remove) => remove());
-  }
+  Deno.exit(await onStage((group) => demo(group, options)));
 }
-
-if (import.meta.main) Deno.exit(await main());

@@ -8,15 +8,13 @@
  * @module
  */
 
-import { Command, InvalidArgumentError } from "commander";
+import { Command } from "commander";
 import type { ClientLine, Line, MaliceLine, RoundLine } from "./federated/plan.ts";
-import { type Process, ProcessError, ProcessGroup } from "./processes.ts";
+import type { Process, ProcessGroup } from "./processes.ts";
+import { onStage, within } from "./stage.ts";
 
 /** Processes for the honest clients. */
 const FARMS = 3;
-
-/** Signals that end the demo, with the exit codes that shells give them. */
-const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
 const LOOPBACK = "--allow-net=127.0.0.1";
 
@@ -39,11 +37,6 @@ interface Heard {
 }
 
 function parseOptions(args: readonly string[]): Options {
-  const within = (least: number, most: number) => (text: string) => {
-    const value = /^\d+$/.test(text) ? Number(text) : NaN;
-    if (value >= least && value <= most) return value;
-    throw new InvalidArgumentError(`Expected a whole number from ${least} to ${most}.`);
-  };
   return new Command("deno task demo:federated")
     .description("Trains on real digits with federated clients on this machine.")
     .option("--clients <N>", "clients, a malicious and a vanishing one included", within(6, 40), 20)
@@ -196,34 +189,7 @@ function judge({ rounds, clients, malice }: Heard): number {
   return apart <= 0.005 ? 0 : 1;
 }
 
-/** Somebody wants the demo to end. */
-class Interrupted extends Error {
-  constructor(readonly signal: keyof typeof SIGNALS) {
-    super(`told to by ${signal}`);
-  }
-}
-
-async function main(): Promise<number> {
+if (import.meta.main) {
   const options = parseOptions(Deno.args);
-  const stop = Promise.withResolvers<never>();
-  const handlers = (Object.keys(SIGNALS) as (keyof typeof SIGNALS)[]).map((signal) => {
-    const handler = () => stop.reject(new Interrupted(signal));
-    Deno.addSignalListener(signal, handler);
-    return () => Deno.removeSignalListener(signal, handler);
-  });
-  const started = performance.now();
-  try {
-    await using group = new ProcessGroup();
-    const code = await Promise.race([demo(group, options), stop.promise, group.failed]);
-    console.log(`\nTook ${((performance.now() - started) / 1000).toFixed(0)} s.`);
-    return code;
-  } catch (error) {
-    if (!(error instanceof Interrupted || error instanceof ProcessError)) throw error;
-    console.error(`\ndemo: all processes were ended: ${error.message}`);
-    return error instanceof Interrupted ? SIGNALS[error.signal] : 1;
-  } finally {
-    handlers.forEach((remove) => remove());
-  }
+  Deno.exit(await onStage((group) => demo(group, options)));
 }
-
-if (import.meta.main) Deno.exit(await main());

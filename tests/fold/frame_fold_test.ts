@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import * as fc from "fast-check";
 import { FrameFold, type HeldFrame } from "../../fold/frame_fold.ts";
-import { foldFrames, reduceFrames } from "../../fold/reduce.ts";
+import { foldFrames, reduceFrames } from "./reduce.ts";
 import { Arena } from "../../kernels/arena.ts";
 import type { FoldKernel } from "../../kernels/kernel.ts";
 import { PlainKernel } from "../../kernels/plain.ts";

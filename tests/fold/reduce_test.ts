@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { PlainKernel } from "../../kernels/plain.ts";
-import { foldFrames, reduceFrames } from "../../fold/reduce.ts";
+import { foldFrames, reduceFrames } from "./reduce.ts";
 import { DEFAULT_FRAME_CEILING } from "../../wire/limits.ts";
 import { WireError } from "../../wire/errors.ts";
 import { encodeFrame } from "../../wire/round_frame.ts";

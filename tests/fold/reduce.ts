@@ -1,13 +1,13 @@
 /**
- * Fold and reduce over whole frames in memory, for frames that are small or rare and for tests.
+ * Fold and reduce over whole frames in memory, as the golden vectors have them.
  *
  * @module
  */
-import type { FoldKernel } from "../kernels/kernel.ts";
-import { decodeFrame, type FrameHeader, sealFrame } from "../wire/round_frame.ts";
-import { WireError } from "../wire/errors.ts";
-import { FrameFold, type HeldFrame } from "./frame_fold.ts";
-import { checkFoldable, schemaDifference, schemaError } from "./schema.ts";
+import type { FoldKernel } from "../../kernels/kernel.ts";
+import { decodeFrame, type FrameHeader, sealFrame } from "../../wire/round_frame.ts";
+import { WireError } from "../../wire/errors.ts";
+import { FrameFold, type HeldFrame } from "../../fold/frame_fold.ts";
+import { checkFoldable, schemaDifference, schemaError } from "../../fold/schema.ts";
 
 async function sum(
   frames: readonly Uint8Array[],
