@@ -63,8 +63,8 @@ export interface RelayHost {
    * @throws {WireError} when it was not this relay's.
    */
   rankExit(port: RelayPort, rank: number): void;
-  /** The channel is closed. */
-  left(port: RelayPort, reason: string): void;
+  /** The channel is closed; `refused` when it is us who close it, for what the relay sent or left out. */
+  left(port: RelayPort, reason: string, refused: boolean): void;
 }
 
 /** One relay's channel, from its first byte to its last. */
@@ -133,7 +133,7 @@ export class RelayPort {
 
   /** Tells the relay why it must go, and closes. Never rejects. */
   async refuse(reason: string): Promise<void> {
-    this.#leave(reason);
+    this.#leave(reason, true);
     await this.#link.closeAfter(encodeRefusal(reason, this.#controller.salt), LAST_WORD_MS);
   }
 
@@ -210,9 +210,9 @@ export class RelayPort {
     return true;
   }
 
-  #leave(reason: string): void {
+  #leave(reason: string, refused = false): void {
     if (this.#gone) return;
     this.#gone = true;
-    this.#controller.left(this, reason);
+    this.#controller.left(this, reason, refused);
   }
 }

@@ -6,6 +6,7 @@
  */
 import { getLogger } from "@logtape/logtape";
 import { FoldBarrier } from "../fold/barrier.ts";
+import { RoundDeadline } from "../fold/deadline.ts";
 import { type EagerEnd, RoundFolder } from "../fold/round_folder.ts";
 import { checkFoldable, schemaError } from "../fold/schema.ts";
 import type { Arriving } from "../frames/receive.ts";
@@ -13,10 +14,12 @@ import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
+import { RoundClock } from "../serve/round_clock.ts";
 import { Sitting } from "../serve/sitting.ts";
 import { tcp } from "../transport/network.ts";
 import { formatAddress } from "../transport/tcp.ts";
 import { WireError } from "../wire/errors.ts";
+import { RECORD_HEADER_BYTES } from "../wire/mux.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import { type Host, Membership } from "./membership.ts";
 import { type RelayHost, RelayPort } from "./relay_port.ts";
@@ -24,6 +27,8 @@ import type { RoundHooks } from "./hooks.ts";
 import type { ControllerOutcome, ControllerSettings } from "./settings.ts";
 import { Sidelines } from "./sidelines.ts";
 import { keeping } from "./state/session_state.ts";
+import type { SessionObserver } from "./observer.ts";
+import { Watch } from "./status/watch.ts";
 
 export type { ControllerOutcome, ControllerSettings };
 
@@ -42,6 +47,8 @@ export class Controller implements RelayHost {
   readonly #folder: RoundFolder;
   readonly #sidelines: Sidelines | undefined;
   readonly #state: RoundHooks | undefined;
+  readonly #observer: SessionObserver | undefined;
+  readonly #clock: RoundClock;
   readonly #ports = new Map<number, RelayPort>();
   /** By host: settles when the port that it left by does nothing more to its slot. */
   readonly #parting = new Map<number, Promise<void>>();
@@ -61,7 +68,7 @@ export class Controller implements RelayHost {
   #outFree = true;
   /** Settles at the end of the round, when hosts that came in its middle are let in. */
   #boundary = Promise.withResolvers<void>();
-  #roundTimer: ReturnType<typeof setTimeout> | undefined;
+  #graceTimer: ReturnType<typeof setTimeout> | undefined;
   #joinTimer: ReturnType<typeof setTimeout> | undefined;
 
   private constructor(
@@ -70,9 +77,13 @@ export class Controller implements RelayHost {
     kernel: FoldKernel,
     sidelines: Sidelines | undefined,
     state: RoundHooks | undefined,
+    deadline: RoundDeadline,
+    observer: SessionObserver | undefined,
   ) {
     this.#settings = settings;
     this.#state = state;
+    this.#observer = observer;
+    this.#clock = new RoundClock(deadline, (ms) => this.#tooLate(ms));
     this.#sidelines = sidelines;
     this.#arena = arena;
     this.#membership = new Membership(settings.worldSize);
@@ -100,14 +111,23 @@ export class Controller implements RelayHost {
     const kernel = await settings.kernel(arena);
     let controller: Controller | undefined;
     let sidelines: Sidelines | undefined;
+    const deadline = new RoundDeadline({
+      capMs: settings.roundDeadlineMs,
+      floorMs: settings.deadlineFloorMs,
+    });
+    const watch = settings.sidelines?.http && new Watch(settings, kernel.name, deadline);
     try {
-      sidelines = settings.sidelines && await Sidelines.start(settings.sidelines, kernel);
+      sidelines = settings.sidelines &&
+        await Sidelines.start(settings.sidelines, kernel, watch?.handlers);
       const state = await settings.state?.(arena);
+      watch?.attach(sidelines, state);
       return await keeping(state, () => {
-        controller = new Controller(settings, arena, kernel, sidelines, state);
+        const observer = watch?.view;
+        controller = new Controller(settings, arena, kernel, sidelines, state, deadline, observer);
         return controller.#serve(signal);
       });
     } finally {
+      watch?.close();
       controller?.tagger.close();
       await sidelines?.close();
       await kernel.close();
@@ -143,6 +163,7 @@ export class Controller implements RelayHost {
       peer: port.peer,
       ranks: ranks.join(","),
     });
+    this.#observer?.hostJoined(host, port.peer);
     const { unclaimed } = this.#membership;
     if (unclaimed.length === 0) this.#log.info("all {worldSize} ranks have a relay", this.#size);
     this.#watchRound();
@@ -162,6 +183,7 @@ export class Controller implements RelayHost {
       ranks: back.join(","),
       host: host.name,
     });
+    this.#observer?.ranksReturned(host, back);
   }
 
   entrance(port: RelayPort): Promise<void> | undefined {
@@ -183,6 +205,8 @@ export class Controller implements RelayHost {
       );
     }
     this.#sidelines?.roundBegins(this.#barrier.round);
+    this.#clock.begins(key);
+    this.#observer?.frameBegins(port.host!);
     let slot = this.#slots.get(key);
     if (slot === undefined) this.#slots.set(key, slot = new FrameSlot(this.#arena));
     return slot;
@@ -196,7 +220,9 @@ export class Controller implements RelayHost {
     const { key, name } = port.host!;
     checkFoldable(header, `host ${JSON.stringify(name)}`);
     this.#barrier.deliver(key, { bytes: this.#slots.get(key)!.frame, header });
+    this.#clock.arrives(key);
     this.#state?.delivered(key, name, port.host!.ranks, header.weight);
+    this.#observer?.delivered(port.host!, header.length + RECORD_HEADER_BYTES, header.weight);
     this.#owed.add(port);
     this.#watchRound();
     this.#sitting.pump();
@@ -211,13 +237,8 @@ export class Controller implements RelayHost {
       host: host.name,
       round: this.#barrier.round,
     });
-    this.#state?.gone({
-      round: this.#barrier.round,
-      host: host.name,
-      ranks: [rank],
-      lost: false,
-      reason: "its connection to its relay was closed",
-    });
+    this.#gone([rank], host.name, "its connection to its relay was closed", false);
+    this.#observer?.rankLeft(host, rank);
     if (host.ranks.size === 0 && !this.#barrier.leave(host.key)) {
       this.#folder.disturbed(host.key);
     }
@@ -225,8 +246,9 @@ export class Controller implements RelayHost {
     this.#sitting.pump();
   }
 
-  left(port: RelayPort, reason: string): void {
+  left(port: RelayPort, reason: string, refused: boolean): void {
     const { host } = port;
+    if (refused && !this.#sitting.over) this.#observer?.refused(port.peer, host, reason);
     if (host === undefined) {
       this.#log.warn("a connection from {peer} ended: {reason}", { peer: port.peer, reason });
       return;
@@ -235,9 +257,11 @@ export class Controller implements RelayHost {
     this.#parting.set(host.key, port.done);
     this.#owed.delete(port);
     const inRound = this.#barrier.leave(host.key);
+    this.#clock.leaves(host.key);
     if (!inRound) this.#folder.disturbed(host.key);
     const lost = this.#membership.release(host);
     this.#outcome.lost.push(...lost);
+    this.#observer?.hostLeft(host, lost, reason);
     if (lost.length === 0) this.#log.info("host {host} is done", { host: host.name });
     else {
       this.#log.warn("host {host} is out in round {round} with ranks {ranks}: {reason}; {kept}", {
@@ -247,13 +271,7 @@ export class Controller implements RelayHost {
         reason,
         kept: inRound ? "its frame stays in the round" : "the round goes on without it",
       });
-      this.#state?.gone({
-        round: this.#barrier.round,
-        host: host.name,
-        ranks: lost,
-        lost: true,
-        reason,
-      });
+      this.#gone(lost, host.name, reason);
     }
     if (this.#sitting.over) return;
     this.#watchRound();
@@ -275,18 +293,21 @@ export class Controller implements RelayHost {
     try {
       await this.#sitting.serve(listener, signal, () => {
         this.#settings.onListening(address);
+        this.#observer?.listening(formatAddress(address));
         this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
       });
       return this.#outcome;
     } finally {
       clearTimeout(this.#joinTimer);
-      clearTimeout(this.#roundTimer);
+      clearTimeout(this.#graceTimer);
+      this.#clock.stop();
     }
   }
 
   /** The session is over: whoever is here learns why. */
   #part(error: unknown): void {
     this.#boundary.resolve();
+    this.#observer?.ended(error);
     for (const port of [...this.#ports.values()]) {
       if (error === undefined) port.abandon();
       else {
@@ -308,6 +329,7 @@ export class Controller implements RelayHost {
   }
 
   async #closeRound(): Promise<void> {
+    this.#clock.stop();
     const barrier = this.#barrier;
     for (const { member, difference, reference } of this.#folder.settle()) {
       const port = this.#ports.get(member);
@@ -326,16 +348,31 @@ export class Controller implements RelayHost {
       { divide: true, narrow: this.#narrowResult(), step },
       this.tagger,
     );
-    clearTimeout(this.#roundTimer);
-    this.#roundTimer = undefined;
+    clearTimeout(this.#graceTimer);
+    const { frames: arrived, lagMs, deadlineMs } = this.#clock.close(header.kind);
     barrier.seal();
     const { round, contributors } = barrier;
-    this.#log.debug("round {round}: {kind} of hosts {hosts} closed with mass {mass}", () => ({
+    this.#log.debug(
+      "round {round}: {kind} of hosts {hosts} closed with mass {mass}; the last, {last}, came " +
+        "{lag} ms after the first",
+      () => ({
+        round,
+        kind: header.kind,
+        hosts: contributors.map((key) => this.#hostName(key)).join(", "),
+        mass: header.weight,
+        last: this.#hostName(arrived.at(-1)!.member),
+        lag: Math.round(lagMs),
+      }),
+    );
+    this.#observer?.closed({
       round,
       kind: header.kind,
-      hosts: contributors.map((key) => this.#hostName(key)).join(", "),
       mass: header.weight,
-    }));
+      hosts: contributors,
+      receivers: [...this.#owed].map((port) => port.host!.key),
+      bytes: header.length + RECORD_HEADER_BYTES,
+      deadlineMs,
+    });
     barrier.close();
     this.#outcome.rounds++;
     const { record } = this.#out;
@@ -391,6 +428,10 @@ export class Controller implements RelayHost {
     return host === undefined ? `the host of rank ${key}` : `host ${JSON.stringify(host.name)}`;
   }
 
+  #gone(ranks: number[], host: string | undefined, reason: string, lost = true): void {
+    this.#state?.gone({ round: this.#barrier.round, host, ranks, lost, reason });
+  }
+
   #expel(key: number, reason: string): void {
     const port = this.#ports.get(key);
     if (port !== undefined) this.#sitting.track(port.refuse(reason));
@@ -402,7 +443,8 @@ export class Controller implements RelayHost {
     if (ranks.length === 0) return;
     this.#outcome.lost.push(...ranks);
     const reason = `no relay claimed it within ${joinDeadlineMs} ms`;
-    this.#state?.gone({ round: this.#barrier.round, host: undefined, ranks, lost: true, reason });
+    this.#gone(ranks, undefined, reason);
+    this.#observer?.neverCame(ranks, reason);
     this.#log.warn("ranks {ranks}: no relay claimed them within {ms} ms; going on without them", {
       ranks: ranks.join(","),
       ms: joinDeadlineMs,
@@ -423,30 +465,36 @@ export class Controller implements RelayHost {
 
   /** Starts the round's clock at its first frame, once every rank has a relay or was given up. */
   #watchRound(): void {
+    const [first] = this.#barrier.contributors;
+    if (first === undefined || this.#membership.unclaimed.length > 0) return;
+    this.#clock.start(this.#barrier.frame(first).header.kind);
+  }
+
+  /** Gives up the ranks of the hosts that have not delivered; then the hosts that still have not. */
+  #tooLate(deadlineMs: number): void {
+    const waitedMs = Math.round(deadlineMs);
     const barrier = this.#barrier;
-    if (barrier.open || this.#roundTimer !== undefined) return;
-    if (this.#membership.unclaimed.length > 0) return;
-    const { roundDeadlineMs } = this.#settings;
-    this.#roundTimer = setTimeout(() => {
-      const { round, awaited } = barrier;
-      for (const key of awaited) {
-        const host = this.#membership.host(key)!;
-        this.#log.warn("host {host} has not delivered in round {round} after {ms} ms", {
-          host: host.name,
-          round,
-          ms: roundDeadlineMs,
-        });
-        for (const rank of host.ranks) this.#sitting.track(this.#ports.get(key)!.declareDead(rank));
+    const { round, awaited } = barrier;
+    for (const key of awaited) {
+      const host = this.#membership.host(key)!;
+      this.#log.warn("host {host} has not delivered in round {round} after {ms} ms", {
+        host: host.name,
+        round,
+        ms: waitedMs,
+      });
+      this.#observer?.late(host, waitedMs);
+      for (const rank of host.ranks) this.#sitting.track(this.#ports.get(key)!.declareDead(rank));
+    }
+    this.#graceTimer = setTimeout(() => {
+      for (const key of barrier.awaited) {
+        this.#expel(
+          key,
+          `${
+            this.#hostName(key)
+          } did not deliver within ${waitedMs} ms of round ${round}'s first ` +
+            `frame, nor ${GRACE_MS} ms after its ranks were declared dead`,
+        );
       }
-      this.#roundTimer = setTimeout(() => {
-        for (const key of barrier.awaited) {
-          this.#expel(
-            key,
-            `${this.#hostName(key)} did not deliver within ${roundDeadlineMs} ms of round ` +
-              `${round}'s first frame, nor ${GRACE_MS} ms after its ranks were declared dead`,
-          );
-        }
-      }, GRACE_MS);
-    }, roundDeadlineMs);
+    }, GRACE_MS);
   }
 }

@@ -19,7 +19,10 @@ export interface ControllerSettings {
   /** Threads that hash large frames. */
   workers: number | "auto";
   joinDeadlineMs: number;
+  /** How long a round waits after its first frame; the most of it where it adapts. */
   roundDeadlineMs: number;
+  /** The least that the round deadline adapts to; undefined: it is fixed. */
+  deadlineFloorMs?: number | undefined;
   /** Makes the kernel that sums. */
   kernel: (arena: Arena) => Promise<FoldKernel>;
   /** Where relays come from; TCP when left out. */

@@ -23,8 +23,8 @@ export const STATE_LIMITS = {
   rounds: 240,
   /** Events, the newest ones. */
   events: 200,
-  /** Points of each rank's loss, the newest ones. */
-  losses: 240,
+  /** Losses of all ranks together, the newest ones. */
+  losses: 2_000,
   /** Passes, the newest ones. */
   passes: 50,
 } as const;
@@ -223,14 +223,9 @@ export interface DurabilityView {
   readonly error: string | null;
 }
 
-/** Losses of one rank, oldest first. */
+/** A loss that a rank reported. */
 export interface LossView {
   readonly rank: number;
-  readonly points: readonly LossPoint[];
-}
-
-/** A loss that a rank reported. */
-export interface LossPoint {
   /** The rank's own count of steps or rounds. */
   readonly step: number;
   readonly loss: number;
@@ -254,7 +249,7 @@ export type EventKind =
 
 /** Something that happened. */
 export interface EventView {
-  /** Ascending, without gaps. */
+  /** Ascending by 1. */
   readonly id: number;
   readonly atMs: number;
   readonly kind: EventKind;
@@ -302,7 +297,7 @@ export interface StateDocument {
   readonly gathering: GatheringView;
   /** Rounds that closed, oldest first. */
   readonly rounds: readonly RoundView[];
-  /** Ranks that reported a loss, by number. */
+  /** Losses that ranks reported, oldest first. */
   readonly losses: readonly LossView[];
   /** Federated passes, oldest first; null without them. */
   readonly passes: readonly PassView[] | null;
@@ -315,7 +310,7 @@ export interface StateDocument {
 }
 
 /** The lists of a document that only grow at their end. */
-export type GrowingList = "rounds" | "events";
+export type GrowingList = "rounds" | "losses" | "events";
 
 /** What changed since the document, or the change, before it. */
 export interface StateChange {
@@ -335,6 +330,7 @@ export function applyChange(document: StateDocument, change: StateChange): State
     ...set,
     nowMs,
     rounds: grown(document.rounds, append.rounds, STATE_LIMITS.rounds),
+    losses: grown(document.losses, append.losses, STATE_LIMITS.losses),
     events: grown(document.events, append.events, STATE_LIMITS.events),
   };
 }

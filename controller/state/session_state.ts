@@ -10,6 +10,7 @@ import type { FrameSlot } from "../../frames/slot.ts";
 import type { Arena } from "../../kernels/arena.ts";
 import type { Manifest } from "../../wire/manifest.ts";
 import type { FrameHeader } from "../../wire/round_frame.ts";
+import type { DurabilityView } from "../../observe/state.ts";
 import type { ClosedRound, GoneRanks, RoundHooks } from "../hooks.ts";
 import type { CheckpointTensor } from "./checkpoint_file.ts";
 import type { CheckpointInfo } from "./checkpoint_info.ts";
@@ -67,6 +68,12 @@ export class SessionState implements RoundHooks {
   #writing = false;
   /** Whether every group has come since the first one last did. */
   #whole = true;
+  /** Told of checkpoints that were written, and of those that could not be. */
+  onCheckpoint: ((level: "info" | "error", text: string) => void) | undefined;
+  /** The last checkpoint that the disk has. */
+  #checkpoint: DurabilityView["checkpoint"] = null;
+  /** What went wrong with the last checkpoint. */
+  #failure: string | null = null;
   /** Counts results that were kept. */
   #version = 0;
   #savedVersion = 0;
@@ -107,6 +114,16 @@ export class SessionState implements RoundHooks {
     restored.finish();
     const { outer } = restored;
     return new SessionState(options, consensus, disk, { step: disk.resumedStep!, outer });
+  }
+
+  /** What is kept, for those who watch. */
+  get durability(): DurabilityView {
+    return {
+      step: this.#step,
+      resumedStep: this.#disk?.resumedStep ?? null,
+      checkpoint: this.#checkpoint,
+      error: this.#failure,
+    };
   }
 
   get wide(): boolean {
@@ -242,12 +259,13 @@ export class SessionState implements RoundHooks {
     this.#track(
       sent.then(() => this.#write(disk, snapshot, written.resolve)).catch((error) => {
         this.#due = true;
+        const reason = error instanceof Error ? error.message : String(error);
         this.#log.error(
           "writing the checkpoint of a step: {reason}; rounds go on, and the next one is tried",
-          {
-            reason: error instanceof Error ? error.message : String(error),
-          },
+          { reason },
         );
+        this.#failure = reason;
+        this.onCheckpoint?.("error", `writing the checkpoint of a step: ${reason}`);
       }).finally(() => {
         written.resolve();
         this.#writing = false;
@@ -277,8 +295,12 @@ export class SessionState implements RoundHooks {
     { tensors, info, version }: Snapshot,
     written: () => void = () => {},
   ): Promise<void> {
-    await disk.write(tensors, info, written);
+    const { bytes } = await disk.write(tensors, info, written);
     this.#savedVersion = version;
+    const { step, round } = info;
+    this.#checkpoint = { step, round, atMs: Date.now(), bytes };
+    this.#failure = null;
+    this.onCheckpoint?.("info", `the checkpoint of step ${step} is on the disk, ${bytes} bytes`);
   }
 
   /** Warns, but not round after round. */

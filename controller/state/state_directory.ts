@@ -82,13 +82,14 @@ export class StateDirectory {
    * Writes a checkpoint and takes it down.
    *
    * @param written Called when the tensors' bytes are not needed any more.
+   * @returns Its size.
    * @throws {Error} as the system says.
    */
   async write(
     tensors: readonly CheckpointTensor[],
     info: Omit<CheckpointInfo, "session">,
     written: () => void,
-  ): Promise<void> {
+  ): Promise<{ bytes: number }> {
     const { step, round } = info;
     const session = this.ledger.session;
     const stored = await this.#checkpoints.write(tensors, { ...info, session }, written);
@@ -98,6 +99,7 @@ export class StateDirectory {
       path: stored.path,
       bytes: stored.bytes,
     });
+    return { bytes: stored.bytes };
   }
 
   /** Ends the ledger's session and lets go of the directory. */
