@@ -33,6 +33,8 @@ export {
 } from "./transport/connection.ts";
 export { type ConnectOptions, type Listener, type Network, tcp } from "./transport/network.ts";
 export { type Address, formatAddress } from "./transport/tcp.ts";
+export { tls } from "./transport/tls.ts";
+export { checkIdentity, type TlsIdentity } from "./transport/tls_identity.ts";
 export { DeltaListener, type DeltaListenerOptions } from "./delta/listener.ts";
 export type { FollowedRound } from "./delta/follower.ts";
 export type { LiveLayer } from "./delta/weights.ts";

@@ -8,11 +8,13 @@ import { PeerFailure, printListening, runProgram } from "./cli/program.ts";
 import { relayProgram } from "./cli/relay_options.ts";
 import { makeKernel } from "./cli/kernel.ts";
 import { Relay } from "./relay/server.ts";
+import { tls } from "./transport/tls.ts";
 
 if (import.meta.main) {
   await runProgram(relayProgram, async (options, signal) => {
     const outcome = await Relay.run({
       ...options,
+      controllerNetwork: options.tls && tls(options.tls),
       kernel: (arena) => makeKernel(options, arena),
       onListening: printListening,
     }, signal);

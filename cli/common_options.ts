@@ -21,7 +21,9 @@ import {
 import type { ReadEnvironment, Resolution } from "./options.ts";
 import { launchedWorldSize } from "./relay_launch.ts";
 import { readSalt } from "./salt.ts";
+import { finishTls, securityTable } from "./security_options.ts";
 import { option, optionalOption, type OptionSpec } from "./spec.ts";
+import type { TlsIdentity } from "../transport/tls_identity.ts";
 import type { LogOptions } from "./log.ts";
 
 /** A round frame of no tensors, in bytes: no ceiling makes sense below it. */
@@ -94,6 +96,7 @@ export const commonTable = {
     help: "a file that holds the session salt, 16 bytes as 32 hex digits; instead of TIERFOLD_SALT",
     schema: text("the name of a file"),
   }),
+  ...securityTable,
   logFormat: option({
     value: "human|json",
     help: "log lines for people, or one JSON object a line; both on standard error",
@@ -129,6 +132,8 @@ export interface CommonOptions {
   readonly workers: number | "auto";
   /** The session salt, 16 bytes. Never to be printed or logged. */
   readonly salt: Uint8Array<ArrayBuffer>;
+  /** Who this process is under TLS; undefined: connections are plain. */
+  readonly tls: TlsIdentity | undefined;
   readonly log: LogOptions;
 }
 
@@ -138,7 +143,7 @@ type CommonTable = typeof commonTable & { readonly joinDeadline: OptionSpec<numb
 /**
  * The shared part of a program's options.
  *
- * @throws {UsageError} when the salt is missing or wrong.
+ * @throws {UsageError} when the salt is missing or wrong, or the files of --tls-* do not fit.
  */
 export function finishCommon(
   { values, sources }: Resolution<CommonTable>,
@@ -155,6 +160,7 @@ export function finishCommon(
     kernelCache: values.kernelCache,
     workers: values.workers,
     salt: readSalt({ env, saltFile: values.saltFile, saltFileSource: sources.saltFile }),
+    tls: finishTls(values),
     log: { format: values.logFormat, level: values.logLevel },
   };
 }

@@ -26,7 +26,7 @@ export interface ControllerSettings {
   /** Makes the kernel that sums. */
   kernel: (arena: Arena) => Promise<FoldKernel>;
   /** Where relays come from; TCP when left out. */
-  network?: Network;
+  network?: Network | undefined;
   /** Told the address as soon as relays can connect. */
   onListening: (address: Address) => void;
   /** Federated passes and deltas; none unless given. */

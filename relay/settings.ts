@@ -35,7 +35,7 @@ export interface RelaySettings {
   /** Where ranks come from; TCP when left out. */
   ranksNetwork?: Network;
   /** How the controller is reached; TCP when left out. */
-  controllerNetwork?: Network;
+  controllerNetwork?: Network | undefined;
   /** Told the address as soon as ranks can connect. */
   onListening: (address: Address) => void;
 }

@@ -30,6 +30,8 @@ export interface Connection {
 export type TransportErrorCode =
   /** No connection could be made. */
   | "unreachable"
+  /** The two ends do not take each other, by TLS: trying again would change nothing. */
+  | "refused"
   /** An address to listen on could not be had. */
   | "address"
   /** The other end closed, or broke, in the middle of something. */

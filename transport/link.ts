@@ -208,6 +208,9 @@ export class Link {
   #broken(doing: string, cause: unknown): TransportError {
     if (this.#ended) return this.#ended;
     const text = cause instanceof Error ? cause.message : String(cause);
+    if (cause instanceof TransportError) {
+      return new TransportError(cause.code, `${doing}: ${text}`, { cause });
+    }
     return new TransportError("closed", `${doing}: the connection broke (${text})`, { cause });
   }
 }

@@ -46,13 +46,20 @@ export interface Network {
    * Connects to `address`, again and again with growing pauses until the deadline.
    *
    * @param what Who is connected to, for errors: "the controller".
-   * @throws {TransportError} with code "unreachable" when the time has passed, "ended" when aborted.
+   * @throws {TransportError} with code "unreachable" when the time has passed, "ended" when aborted,
+   *   "refused" when one end does not take the other.
    */
   connect(address: Address, what: string, options: ConnectOptions): Promise<Connection>;
 }
 
-/** Plain TCP. */
-export const tcp: Network = {
+/** TCP whatever it carries; TLS too. */
+export const bareTcp: Network = {
   listen: (address) => TcpListener.listen(address),
   connect: connectTcp,
+};
+
+/** Plain TCP: a peer that speaks TLS is told apart from one that speaks nonsense. */
+export const tcp: Network = {
+  listen: (address) => TcpListener.listen(address, { refuseTls: true }),
+  connect: (address, what, options) => connectTcp(address, what, { ...options, refuseTls: true }),
 };

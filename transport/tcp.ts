@@ -19,17 +19,29 @@ const LAST_PAUSE_MS = 2_000;
 /** Pause after a failed accept, such as one for want of file descriptors. */
 const ACCEPT_PAUSE_MS = 100;
 
+/** A fatal alert, protocol_version (RFC 8446, 6): ends a TLS handshake for good. */
+export const TLS_ALERT: readonly number[] = [21, 3, 3, 0, 2, 2, 70];
+
 /** `HOST:PORT`, an IPv6 address in brackets. */
 export function formatAddress({ hostname, port }: Address): string {
   return hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
 }
 
+/** How connections behave. */
+export interface TcpOptions {
+  /** Fail the first read when the other end speaks TLS; for protocols that never start so. */
+  refuseTls?: boolean;
+}
+
 class TcpConnection implements Connection {
   readonly peer: string;
   readonly #conn: Deno.TcpConn;
+  /** Whether the first bytes are still to be looked at. */
+  #unheard: boolean;
   #closed = false;
 
-  constructor(conn: Deno.TcpConn) {
+  constructor(conn: Deno.TcpConn, { refuseTls = false }: TcpOptions) {
+    this.#unheard = refuseTls;
     // Small frames must not wait for an acknowledgement of the one before.
     conn.setNoDelay(true);
     this.#conn = conn;
@@ -37,7 +49,21 @@ class TcpConnection implements Connection {
   }
 
   read(into: Uint8Array): Promise<number | null> {
-    return this.#conn.read(into as Uint8Array<ArrayBuffer>);
+    return this.#unheard ? this.#readFirst(into) : this.#conn.read(into as Uint8Array<ArrayBuffer>);
+  }
+
+  async #readFirst(into: Uint8Array): Promise<number | null> {
+    this.#unheard = false;
+    const count = await this.#conn.read(into as Uint8Array<ArrayBuffer>);
+    // A record of TLS: alert or handshake, version 3.x (RFC 8446, 5.1).
+    if (count !== null && count >= 3 && (into[0] === 21 || into[0] === 22) && into[1] === 3) {
+      if (into[0] === 22) await this.#conn.write(Uint8Array.from(TLS_ALERT));
+      throw new TransportError(
+        "refused",
+        "the other end speaks TLS, this one does not; give both the options --tls-*, or neither",
+      );
+    }
+    return count;
   }
 
   write(bytes: Uint8Array): Promise<number> {
@@ -79,7 +105,7 @@ function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
 export async function connectTcp(
   address: Address,
   what: string,
-  options: { deadlineMs: number; signal?: AbortSignal },
+  options: { deadlineMs: number; signal?: AbortSignal } & TcpOptions,
 ): Promise<Connection> {
   const end = Date.now() + options.deadlineMs;
   let wait = FIRST_PAUSE_MS;
@@ -87,7 +113,7 @@ export async function connectTcp(
     const left = end - Date.now();
     const failure = options.signal?.aborted
       ? new Error("stopped before the first attempt")
-      : await attempt(address, left, options.signal);
+      : await attempt(address, left, options);
     if (!(failure instanceof Error)) return failure;
     if (options.signal?.aborted) {
       throw new TransportError("ended", `connecting to ${what}: stopped on request`);
@@ -110,14 +136,14 @@ export async function connectTcp(
 async function attempt(
   address: Address,
   ms: number,
-  signal: AbortSignal | undefined,
+  { signal, ...more }: { signal?: AbortSignal } & TcpOptions,
 ): Promise<Connection | Error> {
   const controller = new AbortController();
   const stop = () => controller.abort(new Error(`no answer within ${ms} ms`));
   const timer = setTimeout(stop, Math.max(ms, 1));
   signal?.addEventListener("abort", stop);
   try {
-    return new TcpConnection(await Deno.connect({ ...address, signal: controller.signal }));
+    return new TcpConnection(await Deno.connect({ ...address, signal: controller.signal }), more);
   } catch (error) {
     return error instanceof Error ? error : new Error(String(error));
   } finally {
@@ -129,10 +155,12 @@ async function attempt(
 /** A listening socket. */
 export class TcpListener {
   readonly #listener: Deno.TcpListener;
+  readonly #options: TcpOptions;
   #closed = false;
 
-  private constructor(listener: Deno.TcpListener) {
+  private constructor(listener: Deno.TcpListener, options: TcpOptions) {
     this.#listener = listener;
+    this.#options = options;
   }
 
   /**
@@ -140,9 +168,9 @@ export class TcpListener {
    *
    * @throws {TransportError} with code "address" when the address cannot be had.
    */
-  static listen(address: Address): TcpListener {
+  static listen(address: Address, options: TcpOptions = {}): TcpListener {
     try {
-      return new TcpListener(Deno.listen(address));
+      return new TcpListener(Deno.listen(address), options);
     } catch (cause) {
       const text = cause instanceof Error ? cause.message : String(cause);
       throw new TransportError(
@@ -173,7 +201,7 @@ export class TcpListener {
   ): Promise<void> {
     while (!this.#closed) {
       try {
-        serve(new TcpConnection(await this.#listener.accept()));
+        serve(new TcpConnection(await this.#listener.accept(), this.#options));
       } catch (error) {
         if (this.#closed) return;
         onError(error instanceof Error ? error : new Error(String(error)));

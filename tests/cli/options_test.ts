@@ -129,6 +129,7 @@ Deno.test("options: the relay's, from the command line", () => {
     kernelCache: undefined,
     workers: 3,
     salt: Uint8Array.fromHex(SALT),
+    tls: undefined,
     log: { format: "json", level: "debug" },
   });
 });
@@ -144,6 +145,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     kernelCache: undefined,
     workers: "auto",
     salt: Uint8Array.fromHex(SALT),
+    tls: undefined,
     log: { format: "human", level: "info" },
   };
   const variables = {

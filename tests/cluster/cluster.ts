@@ -18,7 +18,7 @@ export interface ServerOptions {
   readonly permissions?: readonly string[];
 }
 
-const LEAST = ["--allow-net=127.0.0.1", "--allow-env=TIERFOLD_*"];
+export const LEAST = ["--allow-net=127.0.0.1", "--allow-env=TIERFOLD_*"];
 
 /** One process of a cluster. */
 export class Member {

@@ -1,0 +1,62 @@
+/**
+ * The options that say with whom a process speaks: TLS, and what it may accept without it.
+ *
+ * @module
+ */
+
+import { checkIdentity, type TlsIdentity } from "../transport/tls_identity.ts";
+import { describe } from "./options.ts";
+import { optionalOption, type OptionValues, UsageError } from "./spec.ts";
+import { formatHostPort, type HostPort, text } from "./values.ts";
+
+const file = (help: string) =>
+  optionalOption({ value: "FILE", help, schema: text("the name of a file") });
+
+/** The table of these options. */
+export const securityTable = {
+  tlsCert: file("this process's certificate in PEM form: relay and controller speak TLS"),
+  tlsKey: file("the private key of --tls-cert, in PEM form without a passphrase"),
+  tlsCa: file("the CA that must have issued the other end's certificate, in PEM form"),
+};
+
+/** More than any chain of certificates: what a wrong file may cost in memory, in bytes. */
+const MAX_FILE_BYTES = 1 << 20;
+
+/**
+ * Reads the files of --tls-cert, --tls-key and --tls-ca.
+ *
+ * @returns Undefined when none of the three is given.
+ * @throws {UsageError} when some are missing, cannot be read, or do not belong together.
+ */
+export function finishTls(values: OptionValues<typeof securityTable>): TlsIdentity | undefined {
+  const { tlsCert, tlsKey, tlsCa } = values;
+  const given = [tlsCert, tlsKey, tlsCa].filter((name) => name !== undefined).length;
+  if (given === 0) return undefined;
+  if (tlsCert === undefined || tlsKey === undefined || tlsCa === undefined) {
+    throw new UsageError(["--tls-cert, --tls-key and --tls-ca go together: give all three"]);
+  }
+  const identity = {
+    cert: read(tlsCert, "--tls-cert"),
+    key: read(tlsKey, "--tls-key"),
+    ca: read(tlsCa, "--tls-ca"),
+  };
+  try {
+    checkIdentity(identity, new Date());
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const files = `--tls-cert ${tlsCert}, --tls-key ${tlsKey}, --tls-ca ${tlsCa}`;
+    throw new UsageError([`${files}: ${error.message}`]);
+  }
+  return identity;
+}
+
+function read(path: string, flag: string): string {
+  try {
+    const { size } = Deno.statSync(path);
+    if (size <= MAX_FILE_BYTES) return Deno.readTextFileSync(path);
+    throw new UsageError([`${flag} ${path}: expected a file in PEM form, got ${size} bytes`]);
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError([`${flag} ${path}: cannot be read: ${describe(error)}`]);
+  }
+}
