@@ -126,6 +126,8 @@ async function start(plan: ClusterPlan, servers: Member[], ranks: Member[]): Pro
   const controller = launch("controller", "controller", plan.controllerPrefix, serverFlags, [
     script("../controller.ts"),
     ...["--listen", plan.controllerListen ?? "127.0.0.1:0", "--world-size", String(worldSize)],
+    // Namespaces are a network of our own.
+    ...(plan.controllerListen === undefined ? [] : ["--allow-plain"]),
   ]);
   const controllerAddress = await controller.expect("listening ", START_MS);
 

@@ -10,6 +10,7 @@ import { type CommonOptions, commonTable, durationOption, finishCommon } from ".
 import { type ReadEnvironment, resolveOptions } from "./options.ts";
 import { finishPasses, type PassPolicyChoice, passTable } from "./pass_options.ts";
 import type { Program } from "./program.ts";
+import { expectPrivate } from "./security_options.ts";
 import { option, optionalOption, UsageError } from "./spec.ts";
 import { finishState, type KeptState, stateTable } from "./state_options.ts";
 import {
@@ -140,7 +141,10 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
   summary:
     "The root of the tree: folds the frames of all hosts, divides once, sends the result back.",
   examples: [
-    ["deno run controller.ts --listen 0.0.0.0:7070 --world-size 8", "for eight ranks on any hosts"],
+    [
+      "deno run controller.ts --listen 0.0.0.0:7070 --config root.json",
+      "for any hosts",
+    ],
     ["deno run controller.ts --world-size 4 --log-format json", "on loopback, logs for machines"],
     [
       "deno run controller.ts --world-size 8 --state run1 --resume",
@@ -154,6 +158,15 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
     if (values.worldSize === 0 && values.http === undefined) {
       throw new UsageError(["--world-size 0 leaves nothing to do without --http"]);
     }
+    const common = finishCommon(resolution, env);
+    expectPrivate([
+      {
+        flag: "--listen",
+        place: common.tls === undefined ? values.listen : undefined,
+        remedy: "give --tls-cert, --tls-key and --tls-ca",
+      },
+      { flag: "--http", place: values.http },
+    ], values.allowPlain);
     const { current, previous } = FLEET_KEY_VARIABLES;
     const keys = {
       current: keySource(values.fleetKeyFile, current, "--fleet-key-file", env),
@@ -166,7 +179,7 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
     };
     const peers = values.deltaPeers ?? [];
     return {
-      ...finishCommon(resolution, env),
+      ...common,
       http: values.http,
       passesStore: values.passesStore,
       passesBytes: values.passesBytes,

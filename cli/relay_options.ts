@@ -17,6 +17,7 @@ import {
   launchedRanks,
   launchedWorldSize,
 } from "./relay_launch.ts";
+import { expectPrivate } from "./security_options.ts";
 import { option, type OptionValues, UsageError } from "./spec.ts";
 import {
   choice,
@@ -96,6 +97,7 @@ export const relayProgram: Program<typeof table, RelayOptions> = {
   finish: (resolution, env) => {
     const { values, sources } = resolution;
     checkRanks(values);
+    expectPrivate([{ flag: "--listen", place: values.listen }], values.allowPlain);
     if (sources.ranks === "launcher") checkWorld(values, env);
     return {
       ...finishCommon(resolution, env),

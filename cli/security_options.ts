@@ -6,8 +6,8 @@
 
 import { checkIdentity, type TlsIdentity } from "../transport/tls_identity.ts";
 import { describe } from "./options.ts";
-import { optionalOption, type OptionValues, UsageError } from "./spec.ts";
-import { formatHostPort, type HostPort, text } from "./values.ts";
+import { option, optionalOption, type OptionValues, UsageError } from "./spec.ts";
+import { formatHostPort, type HostPort, text, yesNo } from "./values.ts";
 
 const file = (help: string) =>
   optionalOption({ value: "FILE", help, schema: text("the name of a file") });
@@ -17,7 +17,49 @@ export const securityTable = {
   tlsCert: file("this process's certificate in PEM form: relay and controller speak TLS"),
   tlsKey: file("the private key of --tls-cert, in PEM form without a passphrase"),
   tlsCa: file("the CA that must have issued the other end's certificate, in PEM form"),
+  allowPlain: option({
+    value: null,
+    help:
+      "listen where other hosts can connect even without TLS: what they send can be read on its way",
+    schema: yesNo(),
+    fallback: "false",
+  }),
 };
+
+/** A place to listen at that other hosts may reach. */
+export interface Exposure {
+  /** The option that names it. */
+  readonly flag: string;
+  readonly place: HostPort | undefined;
+  /** What to do about it other than --allow-plain; undefined where there is nothing. */
+  readonly remedy?: string | undefined;
+}
+
+/**
+ * Refuses to listen in the clear where other hosts can connect, unless that was asked for.
+ *
+ * @throws {UsageError} otherwise.
+ */
+export function expectPrivate(exposures: readonly Exposure[], allowPlain: boolean): void {
+  const open = exposures.filter(({ place }) => place !== undefined && !isLoopback(place.hostname));
+  if (allowPlain || open.length === 0) return;
+  throw new UsageError(
+    open.map(({ flag, place, remedy }) =>
+      `${flag} ${
+        formatHostPort(place!)
+      }: other hosts can connect there, and what they send is not ` +
+      `encrypted; ${
+        remedy === undefined ? "" : `${remedy}, or `
+      }listen on 127.0.0.1, or, on a network ` +
+      "that you trust, add --allow-plain"
+    ),
+  );
+}
+
+/** Whether only this host can connect to an address. */
+function isLoopback(hostname: string): boolean {
+  return hostname === "localhost" || hostname === "::1" || /^(::ffff:)?127\.[\d.]+$/.test(hostname);
+}
 
 /** More than any chain of certificates: what a wrong file may cost in memory, in bytes. */
 const MAX_FILE_BYTES = 1 << 20;

@@ -110,6 +110,7 @@ Deno.test("options: every problem is told at once", () => {
 
 Deno.test("options: the relay's, from the command line", () => {
   const args = "--host a --ranks 0-1,4 --world-size 8 --controller [::1]:7070 --listen 0.0.0.0:0 " +
+    "--allow-plain " +
     "--round-deadline 30s --join-deadline 500ms --connect-deadline 2m --frame-ceiling 64MiB " +
     "--nonfinite zero --kernel auto --gpu-threshold 4MiB --workers 3 --log-format json --log-level debug";
   assertEquals(parseRelayOptions(args.split(" "), environment({ TIERFOLD_SALT: SALT })), {
