@@ -10,6 +10,7 @@ import { type Address, formatAddress } from "../transport/tcp.ts";
 import { DTYPE_F32, layoutFrame } from "../wire/round_frame.ts";
 import { type ConsensusView, DeltaPublisher, type PublisherOptions } from "./delta/publisher.ts";
 import { type HttpHandler, type HttpServer, serveHttp } from "../observe/http.ts";
+import { servePage } from "./page/page.ts";
 import { DirectoryShelf } from "./passes/directory_shelf.ts";
 import { Intake } from "./passes/intake.ts";
 import type { PassPolicy } from "./passes/policy.ts";
@@ -104,7 +105,7 @@ export class Sidelines {
       ...(deltas === undefined ? {} : { deltas: () => deltas.telemetry }),
     });
     try {
-      const server = serveHttp(http, [(request) => intake.handle(request), ...handlers]);
+      const server = serveHttp(http, [(request) => intake.handle(request), servePage, ...handlers]);
       log.info("serving HTTP on {address}", { address: formatAddress(server.address) });
       options.onHttp?.(server.address);
       return new Sidelines(service, deltas, server);
