@@ -1,0 +1,232 @@
+// Knows what every frame held, and says of every result whether it is the sum of exactly the frames that
+// its mass names.
+//
+// A Model frame of rank q has the mass 2^(q + 6 c), c being one of three: the bits of a total name the
+// ranks in it. Its first tensor holds the number of the attempt at place q and zeros elsewhere, so that
+// the result says whose which frame is in it. Its second tensor holds values whose sum depends on the
+// order in which they are added.
+import { type Operation, type Plan } from "./plan.ts";
+import { Random } from "./random.ts";
+
+const RANKS = 6;
+/** How many masses a rank can have, besides 0. */
+const CLASSES = 3;
+
+/** One frame that a rank tries to have folded. */
+export interface Attempt {
+  readonly rank: number;
+  /** From 1, for each rank. */
+  readonly id: number;
+  readonly index: number;
+  readonly operation: Operation;
+  readonly mass: number;
+  /** The tensors as they were sent. */
+  readonly tensors: readonly Float32Array[];
+  /** Whether it must never be in a result. */
+  readonly poison: boolean;
+  /** Whether its shape is not that of the others. */
+  readonly odd: boolean;
+  /** The contributors of the round that it was in, once some result says so. */
+  round?: string;
+}
+
+/** What a rank got. */
+export interface Outcome {
+  readonly mass: number;
+  readonly tensors: readonly Float32Array[];
+}
+
+const { fround } = Math;
+const bits = (values: Float32Array) => new Uint32Array(values.buffer, values.byteOffset, values.length);
+
+function same(a: Float32Array, b: Float32Array): boolean {
+  const [left, right] = [bits(a), bits(b)];
+  return left.length === right.length && left.every((value, i) => value === right[i]);
+}
+
+/** Judges results. */
+export class Oracle {
+  readonly #plan: Plan;
+  readonly #attempts: Attempt[][];
+  readonly #violations: string[];
+  /** Hosts in the order of the fold. */
+  readonly #hosts: readonly (readonly number[])[];
+  /** Results that were checked. */
+  results = 0;
+
+  /** @param violations Where what is wrong is put down. */
+  constructor(plan: Plan, violations: string[]) {
+    this.#plan = plan;
+    this.#violations = violations;
+    this.#attempts = Array.from({ length: plan.worldSize }, () => []);
+    this.#hosts = [...plan.hosts].sort((a, b) => a[0]! - b[0]!);
+  }
+
+  /** A rank's next frame. */
+  attempt(rank: number, index: number, how: { nan: boolean; odd: boolean }): Attempt {
+    const plan = this.#plan;
+    const { operations } = plan;
+    const operation = operations[index % operations.length]!;
+    const id = this.#attempts[rank]!.length + 1;
+    const random = new Random(plan.seed, 0x6174, rank, id);
+    const mass = massOf(operation, rank, plan.idle, random);
+    const size = plan.size + (how.odd ? 1 : 0);
+    // Broadcasts differ in shape from all else and from each other: a rank that takes one round for another
+    // must be refused, not added.
+    const width = operation.kind === "broadcast" ? RANKS + 1 + operation.root : 0;
+    const who = new Float32Array(plan.worldSize + width);
+    who[rank] = id;
+    const tensors = [who];
+    if (operation.kind !== "counts") {
+      tensors.push(Float32Array.from({ length: size }, () => anyValue(random)));
+    }
+    // Zero mass multiplies: nothing of the tensors travels in a Model round.
+    const poison = how.nan && operation.kind !== "counts" &&
+      !(operation.kind === "model" && mass === 0) &&
+      !(operation.kind === "broadcast" && operation.root !== rank);
+    if (poison) tensors[1]![random.int(0, size - 1)] = random.pick([NaN, Infinity, -Infinity]);
+    const odd = how.odd && operation.kind !== "counts";
+    const attempt = { rank, id, index, operation, mass, tensors, poison, odd };
+    this.#attempts[rank]!.push(attempt);
+    return attempt;
+  }
+
+  /** Judges what a rank got for its frame. */
+  judge(attempt: Attempt, outcome: Outcome): void {
+    this.results++;
+    const wrong = (text: string) => {
+      this.#violations.push(
+        `rank ${attempt.rank}, frame ${attempt.id} (${attempt.operation.kind}), mass ` +
+          `${outcome.mass}: ${text}`,
+      );
+    };
+    if (attempt.operation.kind === "broadcast") this.#judgeBroadcast(attempt, outcome, wrong);
+    else if (attempt.operation.kind === "model") this.#judgeModel(attempt, outcome, wrong);
+    else this.#judgeSum(attempt, outcome, wrong);
+  }
+
+  #judgeModel(attempt: Attempt, outcome: Outcome, wrong: (text: string) => void): void {
+    const { mass } = outcome;
+    if (mass === 0) {
+      if (attempt.mass !== 0) wrong("its own frame is not in the result");
+      if (!attempt.tensors.every((tensor, i) => same(tensor, outcome.tensors[i]!))) {
+        wrong("no mass was accepted, yet its tensors have changed");
+      }
+      return;
+    }
+    const ids = new Map<number, number>();
+    for (let e = 0, rest = mass; rest > 0; e++, rest = Math.floor(rest / 2)) {
+      if (rest % 2 === 0) continue;
+      const rank = e % RANKS;
+      if (ids.has(rank)) return wrong(`rank ${rank} is in the mass twice`);
+      ids.set(rank, Math.round(outcome.tensors[0]![rank]! * mass / 2 ** e));
+    }
+    const frames = this.#frames(attempt, ids, wrong);
+    if (frames === undefined) return;
+    this.#compare(attempt, outcome, frames, fround(1 / mass), wrong);
+  }
+
+  #judgeSum(attempt: Attempt, outcome: Outcome, wrong: (text: string) => void): void {
+    const ids = new Map<number, number>();
+    outcome.tensors[0]!.forEach((id, rank) => id !== 0 && ids.set(rank, id));
+    const frames = this.#frames(attempt, ids, wrong);
+    if (frames !== undefined) this.#compare(attempt, outcome, frames, undefined, wrong);
+  }
+
+  #judgeBroadcast(attempt: Attempt, outcome: Outcome, wrong: (text: string) => void): void {
+    const { operation } = attempt;
+    if (operation.kind !== "broadcast") return;
+    const { root } = operation;
+    if (outcome.mass !== 1) wrong("expected the mass of the root, 1");
+    const id = outcome.tensors[0]![root]!;
+    const source = this.#attempts[root]![id - 1];
+    if (source === undefined) return wrong(`the root has no frame ${id}`);
+    if (attempt.rank === root && id !== attempt.id) return wrong(`frame ${id} came instead`);
+    if (source.poison) wrong(`frame ${id} of the root should have been refused`);
+    if (!source.tensors.every((tensor, i) => same(tensor, outcome.tensors[i]!))) {
+      wrong(`not the bits of frame ${id} of the root`);
+    }
+  }
+
+  /** The frames that a result names, by rank; undefined when they cannot be in it together. */
+  #frames(
+    attempt: Attempt,
+    ids: ReadonlyMap<number, number>,
+    wrong: (text: string) => void,
+  ): Map<number, Attempt> | undefined {
+    const frames = new Map<number, Attempt>();
+    for (const [rank, id] of ids) {
+      const frame = this.#attempts[rank]?.[id - 1];
+      if (frame === undefined) {
+        wrong(`rank ${rank} is in it with frame ${id}, which it has not sent`);
+        return undefined;
+      }
+      if (frame.operation.kind !== attempt.operation.kind || frame.odd !== attempt.odd) {
+        wrong(`frame ${id} of rank ${rank} is in it, which does not fit`);
+        return undefined;
+      }
+      if (frame.poison) wrong(`frame ${id} of rank ${rank} should have been refused`);
+      frames.set(rank, frame);
+    }
+    const own = ids.get(attempt.rank);
+    const counts = attempt.operation.kind !== "model" || attempt.mass > 0;
+    if (counts && own !== attempt.id) wrong(`its own frame is not in it, but ${own ?? "none"}`);
+    // Whoever shares a frame shares the round: this is what agreement means.
+    const round = [...ids].sort(([a], [b]) => a - b).map((one) => one.join(":")).join(",");
+    for (const frame of frames.values()) {
+      frame.round ??= round;
+      if (frame.round !== round) {
+        wrong(
+          `frame ${frame.id} of rank ${frame.rank} is in it with ${round}, and elsewhere with ` +
+            frame.round,
+        );
+      }
+    }
+    return frames;
+  }
+
+  /** Conservation: the result is the fold of these frames, bit for bit. */
+  #compare(
+    attempt: Attempt,
+    outcome: Outcome,
+    frames: ReadonlyMap<number, Attempt>,
+    factor: number | undefined,
+    wrong: (text: string) => void,
+  ): void {
+    let mass = 0;
+    for (const frame of frames.values()) mass += frame.mass;
+    if (mass !== outcome.mass) wrong(`its frames weigh ${mass}`);
+    attempt.tensors.forEach((tensor, i) => {
+      const total = new Float32Array(tensor.length);
+      for (const ranks of this.#hosts) {
+        const sum = new Float32Array(tensor.length);
+        for (const rank of ranks) {
+          const frame = frames.get(rank);
+          if (frame === undefined) continue;
+          const scale = factor === undefined ? 1 : frame.mass;
+          const values = frame.tensors[i]!;
+          for (let j = 0; j < sum.length; j++) sum[j]! += fround(values[j]! * scale);
+        }
+        for (let j = 0; j < sum.length; j++) total[j]! += sum[j]!;
+      }
+      if (factor !== undefined) {
+        for (let j = 0; j < total.length; j++) total[j] = fround(total[j]! * factor);
+      }
+      if (!same(total, outcome.tensors[i]!)) {
+        const names = [...frames].map(([rank, { id }]) => `${rank}:${id}`).join(" ");
+        wrong(`tensor ${i} is not the fold of ${names} in the order of ranks`);
+      }
+    });
+  }
+}
+
+function massOf(operation: Operation, rank: number, idle: number, random: Random): number {
+  if (operation.kind === "counts") return 0;
+  if (operation.kind === "broadcast") return operation.root === rank ? 1 : 0;
+  return random.chance(idle) ? 0 : 2 ** (rank + RANKS * random.int(0, CLASSES - 1));
+}
+
+/** A value of any size: the sum of some of them depends on their order. */
+function anyValue(random: Random): number {
+  return random.int(-4_095, 4_095) * 2 ** random.int(-8, 8);
+}
