@@ -33,7 +33,7 @@ export class Faults {
     await Promise.all(this.#tasks);
     for (const wire of this.#world.lan.wires) {
       // Some stay silent for good: a peer that is lost says nothing.
-      if (!wire.silent || this.#random.chance(0.25)) continue;
+      if (!wire.silent || this.#random.chance(0.5)) continue;
       if (this.#random.chance(0.5)) wire.cut("faults stop");
       else {
         wire.hold(0, false);

@@ -37,7 +37,8 @@ export interface Outcome {
 }
 
 const { fround } = Math;
-const bits = (values: Float32Array) => new Uint32Array(values.buffer, values.byteOffset, values.length);
+const bits = (values: Float32Array) =>
+  new Uint32Array(values.buffer, values.byteOffset, values.length);
 
 function same(a: Float32Array, b: Float32Array): boolean {
   const [left, right] = [bits(a), bits(b)];

@@ -137,6 +137,12 @@ function makeFault(random: Random, hosts: readonly (readonly number[])[], end: n
       within: random.int(1, 300),
     }),
     () => ({ at, kind: "silence", target, end: random.pick([0, 1, 2]) }),
+    () => ({
+      at,
+      kind: "silence",
+      target: { role: "rank", index: rank },
+      end: random.pick([0, 1, 2]),
+    }),
     () => ({ at, kind: "leave", rank, now: random.chance(0.5), ms }),
     () => ({ at, kind: "leave", rank, now: random.chance(0.5), ms }),
     () => ({ at, kind: "dawdle", rank, ms }),

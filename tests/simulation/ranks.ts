@@ -39,6 +39,11 @@ export class SimulatedRank implements Supervised {
   #pauseMs = 0;
   #life = 0;
   #index = 0;
+  /**
+   * Whether its last frame did not fit those of the others. Nobody tells a rank that comes back which
+   * round it enters: the one that the others are in, or the next.
+   */
+  #misfit = false;
 
   constructor(world: World, rank: number) {
     this.rank = rank;
@@ -88,7 +93,8 @@ export class SimulatedRank implements Supervised {
     }
     if (host.dead || this.wishes.away !== undefined) return await client.close();
     this.client = client;
-    this.#index = world.next;
+    this.#index = world.next + (this.#misfit ? this.#random.int(0, 1) : 0);
+    this.#misfit = false;
     world.trace.note(`${host.name} is in`);
     try {
       while (!world.closing && !host.dead && this.wishes.away === undefined) {
@@ -138,7 +144,10 @@ export class SimulatedRank implements Supervised {
       world.trace.note(`${host.name} frame ${id} fails: ${outcome.message}`);
       const absent = outcome instanceof WireError && outcome.code === "membership" &&
         outcome.scope === "frame";
-      if (!absent) return false;
+      if (!absent) {
+        this.#misfit = outcome.message.includes("folding the frame of");
+        return false;
+      }
     } else {
       world.trace.note(`${host.name} frame ${id} is done: mass ${outcome.mass}`);
       world.oracle.judge(attempt, outcome);

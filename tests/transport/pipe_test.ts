@@ -112,3 +112,59 @@ Deno.test("pipe: whatever its seed, what arrives is a start of what was sent", a
     ),
   );
 });
+
+Deno.test("pipe: bytes come late but in order, and the end after them", async () => {
+  const delays = [20, 1, 0, 5];
+  const [a, b] = new Pipe({ delay: () => delays.shift()! }).ends;
+  for (const piece of [[1], [2], [3]]) await a.write(Uint8Array.from(piece));
+  await a.closeWrite();
+  const into = new Uint8Array(8);
+  const seen: number[] = [];
+  for (let count = await b.read(into); count !== null; count = await b.read(into)) {
+    seen.push(...into.subarray(0, count));
+  }
+  assertEquals(seen, [1, 2, 3]);
+  assertEquals(delays, []);
+  a.close();
+  b.close();
+});
+
+Deno.test("pipe: a held direction is silent until it is let go, the other one goes on", async () => {
+  const pipe = new Pipe();
+  const [a, b] = pipe.ends;
+  pipe.hold(0, true);
+  await a.write(numbered(3));
+  let read: number | null | undefined;
+  const reading = b.read(new Uint8Array(8)).then((count) => read = count);
+  assertEquals(await b.write(numbered(2)), 2);
+  assertEquals(await a.read(new Uint8Array(8)), 2);
+  assertEquals(read, undefined);
+  pipe.hold(0, false);
+  assertEquals(await reading, 3);
+});
+
+Deno.test("pipe: with resets, closing with unread bytes breaks it; without, what was sent arrives", async () => {
+  for (const resets of [false, true]) {
+    const [a, b] = new Pipe({ resets, names: ["left", "right"] }).ends;
+    assertEquals([a.peer, b.peer], ["right", "left"]);
+    await b.write(numbered(5));
+    await a.write(numbered(4));
+    a.close();
+    const into = new Uint8Array(8);
+    if (resets) await assertRejects(() => b.read(into), Error, "Connection reset");
+    else assertEquals([await b.read(into), await b.read(into)], [4, null]);
+  }
+});
+
+Deno.test("pipe: what is under way when it dies or closes is lost, and leaves no timer", async () => {
+  const pipe = new Pipe({ delay: () => 60_000 });
+  const [a, b] = pipe.ends;
+  await a.write(numbered(5));
+  pipe.kill();
+  await assertRejects(() => b.read(new Uint8Array(8)), Error, "Connection reset");
+  const [c, d] = new Pipe({ delay: () => 60_000 }).ends;
+  await c.write(numbered(5));
+  c.close();
+  d.close();
+  // The test's own watch over timers does the rest.
+});
