@@ -75,6 +75,8 @@ export class Wire {
   /** Bytes of each end that will be changed. */
   readonly #spoil = [0, 0];
   #held = [false, false];
+  /** When it was last silent. */
+  #silentAt = -1;
 
   constructor(id: number, from: Host, to: Host, at: Address, lan: Lan) {
     this.name = `${from.name}>${to.name}:${id}`;
@@ -93,7 +95,11 @@ export class Wire {
       corrupt: (bytes, _, end) => this.#pass(bytes, end),
     });
     const closed = () => {
-      if (this.ends.every((end) => end.closed)) lan.wires.delete(this);
+      if (!this.ends.every((end) => end.closed)) return;
+      if (this.silent) this.#silentAt = Date.now();
+      lan.wires.delete(this);
+      from.silentAt = Math.max(from.silentAt, this.#silentAt);
+      if (to.name.startsWith("controller")) lan.silentAt = Math.max(lan.silentAt, this.#silentAt);
     };
     const [a, b] = this.#pipe.ends;
     this.ends = [new Held(a, closed), new Held(b, closed)];
@@ -119,6 +125,7 @@ export class Wire {
 
   /** Silence in one direction, or its end. */
   hold(end: 0 | 1, held: boolean): void {
+    if (this.silent) this.#silentAt = Date.now();
     this.#held[end] = held;
     this.#hold(end);
   }
@@ -132,6 +139,11 @@ export class Wire {
   /** Whether some direction is silent for good until somebody ends it. */
   get silent(): boolean {
     return this.#held[0]! || this.#held[1]!;
+  }
+
+  /** Whether some direction was silent at that time or since. */
+  silentSince(time: number): boolean {
+    return this.silent || this.#silentAt >= time;
   }
 
   #hold(end: 0 | 1): void {
@@ -200,6 +212,8 @@ export class Host implements Network {
   readonly number: number;
   /** Whether nothing comes from it and nothing reaches it, although it lives. */
   frozen = false;
+  /** When a connection that it had opened, and that has ended, was last silent. */
+  silentAt = -1;
   /** Processes that it has opened a connection to on which bytes were changed, by name. */
   readonly spoilt = new Set<string>();
   readonly #lan: Lan;
@@ -219,6 +233,12 @@ export class Host implements Network {
   /** Its connections. */
   get wires(): Wire[] {
     return [...this.#lan.wires].filter(({ from, to }) => from === this || to === this);
+  }
+
+  /** Whether a connection that it has opened was silent at that time or since. */
+  silentSince(time: number): boolean {
+    return this.silentAt >= time ||
+      this.wires.some((wire) => wire.from === this && wire.silentSince(time));
   }
 
   freeze(frozen: boolean): void {
@@ -290,6 +310,8 @@ export class Lan {
   readonly listeners = new Map<string, MemoryListener>();
   /** Connections of which an end is still open. */
   readonly wires = new Set<Wire>();
+  /** When a connection with the controller that has ended since was last silent. */
+  silentAt = -1;
   readonly #random: Random;
   #hosts = 0;
   #made = 0;
@@ -304,6 +326,14 @@ export class Lan {
   /** A process starts. */
   host(name: string): Host {
     return new Host(name, ++this.#hosts, this);
+  }
+
+  /** Whether a connection with the controller was silent at that time or since. */
+  silentSince(time: number): boolean {
+    return this.silentAt >= time ||
+      [...this.wires].some((wire) =>
+        wire.to.name.startsWith("controller") && wire.silentSince(time)
+      );
   }
 
   /** How long it takes to set up a connection, in milliseconds. */

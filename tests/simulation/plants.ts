@@ -46,7 +46,7 @@ export const PLANTS: readonly Plant[] = [
         "      setTimeout(() => port.sendResult(this.#out.prefixed, 0), 1);\n" +
         "    }\n",
     }],
-    within: 200,
+    within: 100,
   },
   {
     name: "the relay's deadline for a round is forgotten",
@@ -55,7 +55,7 @@ export const PLANTS: readonly Plant[] = [
       find: "      for (const rank of barrier.awaited) {\n        this.#expel(",
       replace: "      for (const rank of [] as number[]) {\n        this.#expel(",
     }],
-    within: 600,
+    within: 500,
   },
   {
     name: "a frame is used before its tag was compared",
@@ -64,7 +64,7 @@ export const PLANTS: readonly Plant[] = [
       find: "return a.length === b.length && timingSafeEqual",
       replace: "return a.length === b.length || timingSafeEqual",
     }],
-    within: 600,
+    within: 500,
   },
 ];
 

@@ -13,6 +13,12 @@ import { relayAddress, SALT, type Supervised, type World } from "./world.ts";
 const JOIN_TIMEOUT_MS = 8_000;
 /** How much later than asked an answer of the client may come, in milliseconds. */
 const SLACK_MS = 2_500;
+/**
+ * How long, besides two deadlines of a round, others may hold a rank up, in milliseconds: the controller's
+ * patience with a relay (5 s), the first round's wait for ranks, a process that is frozen or started again,
+ * delays.
+ */
+const HELD_UP_MS = 20_000;
 
 /** Rounds that every rank must finish once faults have stopped. */
 export const CALM_ROUNDS = 2;
@@ -137,7 +143,14 @@ export class SimulatedRank implements Supervised {
     world.trace.note(`${host.name} sends frame ${id}: ${operation.kind}, mass ${attempt.mass}`);
     const tensors = attempt.tensors.map((tensor) => tensor.slice());
     const limit = world.plan.roundTimeoutMs;
+    const began = Date.now();
     const outcome = await this.#timed(`frame ${id}`, limit, take(client, attempt, tensors));
+    const ms = Date.now() - began;
+    const silence = world.lan.silentSince(began) || host.silentSince(began);
+    // The deadlines of relay and controller end what others hold up.
+    if (!silence && ms > 2 * world.plan.roundDeadlineMs + HELD_UP_MS) {
+      world.violate(`rank ${this.rank}, frame ${id}: others held it up for ${ms} ms`);
+    }
     // What a dead process got nobody will ever know.
     if (host.dead) return false;
     if (outcome instanceof Error) {
