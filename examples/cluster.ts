@@ -86,6 +86,11 @@ export interface RankPlan {
   /** The rank's script. It gets `RELAY RANK WORLD_SIZE` as its first arguments, then `args`. */
   readonly script: URL;
   readonly args?: readonly string[];
+  /**
+   * What runs the script when it is no module of Deno's. It gets `args` alone, and finds its place in
+   * TIERFOLD_RELAY, TIERFOLD_RANK and TIERFOLD_WORLD_SIZE.
+   */
+  readonly interpreter?: string;
   /** Called with every line that the rank prints. */
   readonly onLine?: (line: string) => void;
 }
@@ -95,18 +100,25 @@ export function startRank(
   group: ProcessGroup,
   { hosts, worldSize, salt }: Cluster,
   rank: number,
-  { script, args = [], onLine }: RankPlan,
+  { script, args = [], interpreter, onLine }: RankPlan,
 ): Process {
   const host = hosts.find(({ ranks }) => ranks.includes(rank));
   if (host === undefined) {
     throw new RangeError(`starting rank ${rank}: no host has it; world size ${worldSize}`);
   }
+  const own = interpreter === undefined ? [host.relay, `${rank}`, `${worldSize}`] : [];
   return group.start({
     name: `rank ${rank}`,
     script,
     permissions: RANK_PERMISSIONS,
-    args: [host.relay, `${rank}`, `${worldSize}`, ...args],
-    env: { TIERFOLD_SALT: salt },
+    args: [...own, ...args],
+    env: {
+      TIERFOLD_SALT: salt,
+      TIERFOLD_RELAY: host.relay,
+      TIERFOLD_RANK: `${rank}`,
+      TIERFOLD_WORLD_SIZE: `${worldSize}`,
+    },
+    ...(interpreter === undefined ? {} : { interpreter }),
     ...(onLine === undefined ? {} : { onLine }),
   });
 }

@@ -5,6 +5,7 @@
  */
 
 import { TextLineStream } from "@std/streams";
+import { fileURLToPath } from "node:url";
 
 /** How long a process may take to end after SIGTERM before it is killed, in milliseconds. */
 const GRACE_MS = 2_000;
@@ -26,6 +27,8 @@ export interface ProcessPlan {
   readonly name: string;
   /** The module to run, as a `file:` URL. */
   readonly script: URL;
+  /** What runs it when it is no module of Deno's, such as `python3`; permissions do not hold for it. */
+  readonly interpreter?: string;
   /** Its permissions, such as `--allow-net=127.0.0.1`. */
   readonly permissions: readonly string[];
   /** Its arguments. */
@@ -47,7 +50,7 @@ export interface Process {
 }
 
 /**
- * A group of `deno run` processes.
+ * A group of processes.
  *
  * When one ends badly, `failed` rejects with its name and last words; whoever holds the group then
  * stops it. At the end of an `await using` block no process of the group is left, however it ends.
@@ -67,7 +70,7 @@ export class ProcessGroup implements AsyncDisposable {
   }
 
   /**
-   * Starts a process of the same Deno as this one.
+   * Starts a process: of the same Deno as this one, unless another interpreter is named.
    *
    * @throws {ProcessError} when the group is being stopped.
    */
@@ -106,12 +109,15 @@ class Member implements Process {
   readonly #onLine: ((line: string) => void) | undefined;
   #lastWords = "";
 
-  constructor({ name, script, permissions, args, env = {}, onLine }: ProcessPlan) {
+  constructor({ name, script, interpreter, permissions, args, env = {}, onLine }: ProcessPlan) {
     this.name = name;
     this.#onLine = onLine;
     this.#address.promise.catch(() => {});
-    this.#process = new Deno.Command(Deno.execPath(), {
-      args: ["run", "--quiet", "--no-prompt", ...permissions, script.href, ...args],
+    const [program, ...before] = interpreter === undefined
+      ? [Deno.execPath(), "run", "--quiet", "--no-prompt", ...permissions, script.href]
+      : [interpreter, fileURLToPath(script)];
+    this.#process = new Deno.Command(program, {
+      args: [...before, ...args],
       env: { ...env },
       stdin: "null",
       stdout: "piped",

@@ -20,6 +20,13 @@ import { RoundBoard, type RoundSummary } from "./rounds.ts";
 /** How long relays and controller may take to end after the last rank has closed, in milliseconds. */
 const END_MS = 15_000;
 
+/** Ranks that train with PyTorch instead of TensorFlow.js: the last ones. */
+export interface TorchRanks {
+  readonly count: number;
+  /** The Python to run them with. */
+  readonly python: string;
+}
+
 /**
  * Runs all ranks to the end, showing shards and rounds.
  *
@@ -32,6 +39,7 @@ export async function runRanks(
   rounds: number,
   seed: number,
   wire: "f32" | "bf16",
+  torch: TorchRanks,
 ): Promise<EndReport[]> {
   const { worldSize } = cluster;
   const live = new LiveLine();
@@ -53,10 +61,16 @@ export async function runRanks(
   };
   const script = new URL("./rank.ts", import.meta.url);
   const args = [`${rounds}`, `${seed}`, wire];
-  const ranks = Array.from(
-    { length: worldSize },
-    (_, rank) => startRank(group, cluster, rank, { script, args, onLine }),
-  );
+  const inPython = {
+    script: new URL("../pytorch_local_sgd.py", import.meta.url),
+    args: ["--rounds", `${rounds}`, "--seed", `${seed}`, "--deno", Deno.execPath()],
+    interpreter: torch.python,
+    onLine,
+  };
+  const ranks = Array.from({ length: worldSize }, (_, rank) => {
+    const plan = rank < worldSize - torch.count ? { script, args, onLine } : inPython;
+    return startRank(group, cluster, rank, plan);
+  });
   live.show("Ranks load their digits and take their places.");
   await Promise.all(ranks.map(({ ended }) => ended));
   live.keep();

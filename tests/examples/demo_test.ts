@@ -165,6 +165,8 @@ Deno.test("options that make no sense are refused before anything starts", async
       [["--ranks", "0"], /Expected a whole number from 1 to 32/],
       [["--rounds", "many"], /Expected a whole number from 1 to 10000/],
       [["--rank", "3"], /unknown option '--rank'/],
+      [["--torch", "5"], /--torch 5, but --ranks 4: there are not so many/],
+      [["--torch", "1", "--wire", "bf16"], /ranks in Python speak f32/],
     ] as const
   ) {
     await using demo = new Demo(DIRECT, args);
