@@ -8,6 +8,8 @@ import { commonTable, type KernelOption } from "../cli/common_options.ts";
 import { controllerProgram } from "../cli/controller_options.ts";
 import type { OptionSource, ReadEnvironment } from "../cli/options.ts";
 import type { Program } from "../cli/program.ts";
+import { finishTls, securityTable } from "../cli/security_options.ts";
+import type { TlsIdentity } from "../transport/tls_identity.ts";
 import { relayProgram } from "../cli/relay_options.ts";
 import { option, optionalOption } from "../cli/spec.ts";
 import {
@@ -26,6 +28,8 @@ export interface DoctorOptions {
   readonly env: ReadEnvironment;
   readonly saltFile: string | undefined;
   readonly saltFileSource: OptionSource;
+  /** Gives the TLS identity; throws a UsageError when its files are wrong. */
+  readonly tls: () => TlsIdentity | undefined;
   /** Where a relay or controller is going to listen on this host. */
   readonly listen: HostPort;
   /** Where it is going to serve HTTP. */
@@ -53,6 +57,9 @@ const table = {
   controllerHttp: place("that controller's --http address, whose clock is compared with ours"),
   relay: place("a running relay, to be greeted as a rank does"),
   saltFile: commonTable.saltFile,
+  tlsCert: securityTable.tlsCert,
+  tlsKey: securityTable.tlsKey,
+  tlsCa: securityTable.tlsCa,
   listen: option({
     ...commonTable.listen,
     help: "where a relay or controller is going to listen on this host",
@@ -99,6 +106,7 @@ export const doctorProgram: Program<typeof table, DoctorOptions> = {
     env,
     saltFile: values.saltFile,
     saltFileSource: sources.saltFile,
+    tls: () => finishTls({ ...values, allowPlain: false }),
     listen: values.listen,
     http: values.http,
     worldSize: values.worldSize,

@@ -11,6 +11,8 @@ import { RankClient } from "../rank/client.ts";
 import { Uplink } from "../relay/uplink.ts";
 import { TransportError } from "../transport/connection.ts";
 import { tcp } from "../transport/network.ts";
+import { tls } from "../transport/tls.ts";
+import type { TlsIdentity } from "../transport/tls_identity.ts";
 import { WireError } from "../wire/errors.ts";
 import { MAX_CONTROL_BYTES, MAX_WORLD_SIZE } from "../wire/limits.ts";
 import { LoopTagger } from "../workers/tagger.ts";
@@ -26,14 +28,16 @@ export interface Greeting {
   /** The world size that is expected; undefined where any is. */
   readonly worldSize: number | undefined;
   readonly timeoutMs: number;
+  /** For TLS with the controller; plain without it. */
+  readonly identity: TlsIdentity | undefined;
 }
 
 /** Greets a controller as a relay does. */
 export function greetController(greeting: Greeting): Promise<Finding> {
-  const { address, salt, timeoutMs } = greeting;
+  const { address, salt, timeoutMs, identity } = greeting;
   return judge("controller", greeting, async () => {
     const uplink = await Uplink.open({
-      network: tcp,
+      network: identity === undefined ? tcp : tls(identity),
       controller: address,
       host: "tierfold-doctor",
       ranks: [NOBODY],
@@ -102,5 +106,5 @@ function adviceFor(error: Failure, { hostname, port }: HostPort): string {
   if (error instanceof TransportError && error.code === "unreachable") {
     return `start it, check the address, or open the way: nc -vz ${hostname} ${port}`;
   }
-  return "see its log; perhaps another program listens there";
+  return "see its log; perhaps another program listens there, or only one of both ends speaks TLS";
 }

@@ -5,6 +5,9 @@ import { type Finding, healthy, renderFindings } from "../../doctor/finding.ts";
 import { checkOpenFiles, checkPort, checkVersions } from "../../doctor/host.ts";
 import { checkKernel } from "../../doctor/kernel.ts";
 import { checkSalt, guessable } from "../../doctor/salt.ts";
+import { checkTls } from "../../doctor/tls.ts";
+import { UsageError } from "../../cli/spec.ts";
+import { tlsTest } from "../transport/certificates.ts";
 
 Deno.test("doctor: a salt with a pattern could be guessed, a drawn one could not", () => {
   const text = new TextEncoder();
@@ -55,6 +58,21 @@ Deno.test("doctor: no salt is a problem, and says how to make one", () => {
   const { findings, salt } = checkSalt({ env: () => undefined });
   assertEquals([salt, findings[0]?.state], [undefined, "problem"]);
   assertStringIncludes(findings[0]?.advice ?? "", "openssl rand -hex 16");
+});
+
+tlsTest("doctor: certificates, and how long they are good for", (files) => {
+  const identity = files.identity("relay");
+  const [soon] = checkTls(() => identity).finding;
+  assertEquals(soon?.state, "warning");
+  assertMatch(soon?.found ?? "", /for 1 more days$/);
+  const [earlier] = checkTls(() => identity, Date.now() - 30 * 86_400_000).finding;
+  assertEquals(earlier?.state, "ok");
+  const wrong = checkTls(() => {
+    throw new UsageError(["--tls-key relay.key: of another certificate"]);
+  });
+  assertEquals([wrong.identity, wrong.finding[0]?.state], [undefined, "problem"]);
+  assertEquals(checkTls(() => undefined).finding, []);
+  return Promise.resolve();
 });
 
 Deno.test("doctor: two clocks", () => {

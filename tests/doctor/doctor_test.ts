@@ -1,7 +1,8 @@
 // The doctor as a program, next to a running cluster, which must not notice.
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { Finding } from "../../doctor/finding.ts";
-import { Cluster } from "../cluster/cluster.ts";
+import { Cluster, Member } from "../cluster/cluster.ts";
+import { tlsTest } from "../transport/certificates.ts";
 
 /** A salt without a pattern. */
 const SALT = "8f3ab7e6c1a04d52967e0b1f2c3d4e5a";
@@ -101,3 +102,40 @@ Deno.test("doctor: nobody there, somebody else there, a config file, and a page 
     await stranger.shutdown();
   }
 });
+
+tlsTest(
+  "doctor: greets a controller that speaks TLS, and says so where only one does",
+  async (files) => {
+    const flags = (name: string) => {
+      const { cert, key, ca } = files.files(name);
+      return ["--tls-cert", cert, "--tls-key", key, "--tls-ca", ca];
+    };
+    const permissions = [
+      "--allow-net=127.0.0.1",
+      "--allow-env=TIERFOLD_*",
+      `--allow-read=${files.folder}`,
+    ];
+    const controller = new Member(
+      "controller",
+      "../../controller.ts",
+      ["--listen", "127.0.0.1:0", "--world-size", "2", ...flags("controller")],
+      SALT,
+      permissions,
+    );
+    try {
+      const { address } = await controller.listens();
+      const greeted = ["--controller", address, "--timeout", "2s"];
+      const well = await findings([...greeted, ...flags("relay")]);
+      assertEquals(well.of("controller").state, "ok", well.of("controller").found);
+      assertMatch(well.of("tls").found, /belong together/);
+      const plain = await findings(greeted);
+      assertEquals(plain.of("controller").state, "problem");
+      assertStringIncludes(plain.of("controller").advice ?? "", "only one of both ends speaks TLS");
+      const stranger = await findings([...greeted, ...flags("stranger")]);
+      assertEquals(stranger.of("controller").state, "problem");
+    } finally {
+      controller.signal("SIGKILL");
+      await controller.child.finish();
+    }
+  },
+);
