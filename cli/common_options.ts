@@ -35,9 +35,9 @@ export const KERNELS = ["auto", "plain", "simd", "ort-wasm", "ort-webgpu"] as co
 /** A kernel by name, or `auto`. */
 export type KernelOption = typeof KERNELS[number];
 
-/** An option that is a time. */
-export function durationOption(help: string, fallback: string): OptionSpec<number> {
-  return option({ value: "TIME", help, schema: duration(), show: formatDuration, fallback });
+/** An option that is a time, at least `least` milliseconds. */
+export function durationOption(help: string, fallback: string, least = 1): OptionSpec<number> {
+  return option({ value: "TIME", help, schema: duration(least), show: formatDuration, fallback });
 }
 
 /** The options that both tiers have; each adds its own. */

@@ -45,6 +45,8 @@ export interface DeltaOptions {
 
 /** Everything that a controller is told. */
 export interface ControllerOptions extends CommonOptions {
+  /** How long relays that were lost may take to come back; 0: nobody waits for them. */
+  readonly returnDeadlineMs: number;
   /** Where to serve HTTP; undefined: nowhere. */
   readonly http: HostPort | undefined;
   /** A directory for gradient blocks; undefined: in memory. */
@@ -61,6 +63,11 @@ export interface ControllerOptions extends CommonOptions {
 
 const table = {
   joinDeadline: durationOption("how long to wait for the relays of all ranks to connect", "5m"),
+  returnDeadline: durationOption(
+    "how long a session without ranks waits for relays that were lost to come back; 0s: not at all",
+    "1m",
+    0,
+  ),
   ...stateTable,
   ...commonTable,
   worldSize: option({
@@ -180,6 +187,7 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
     const peers = values.deltaPeers ?? [];
     return {
       ...common,
+      returnDeadlineMs: values.returnDeadline,
       http: values.http,
       passesStore: values.passesStore,
       passesBytes: values.passesBytes,

@@ -39,6 +39,8 @@ export interface RelayOptions extends CommonOptions {
   readonly controller: HostPort;
   /** How long to try to reach the controller. */
   readonly connectDeadlineMs: number;
+  /** How long to try to reach a controller that was lost; 0: not at all. */
+  readonly reconnectDeadlineMs: number;
   /** What becomes of NaN and infinities in a rank's frame. */
   readonly nonfinite: NonFinitePolicy;
   /** Names for the tensors, for messages. */
@@ -69,6 +71,11 @@ const table = {
     launched: launchedController,
   }),
   connectDeadline: durationOption("how long to try to reach the controller", "1m"),
+  reconnectDeadline: durationOption(
+    "how long to try to reach the controller again once it was lost, while the ranks wait; 0s: end at once",
+    "1m",
+    0,
+  ),
   nonfinite: option({
     value: "POLICY",
     help:
@@ -105,6 +112,7 @@ export const relayProgram: Program<typeof table, RelayOptions> = {
       ranks: values.ranks,
       controller: values.controller,
       connectDeadlineMs: values.connectDeadline,
+      reconnectDeadlineMs: values.reconnectDeadline,
       nonfinite: values.nonfinite,
       manifest: readManifest(values.manifest),
     };

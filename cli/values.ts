@@ -299,13 +299,13 @@ const TIME_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 60e3, h
 const MAX_MS = 2 ** 31 - 1;
 
 /** A time above zero in milliseconds, whole: `500ms`, `30s`, `1.5m`, `2h`. The unit is needed. */
-export function duration(): z.ZodType<number> {
+export function duration(least = 1): z.ZodType<number> {
   const json = { type: "string", pattern: amountPattern(TIME_UNITS) };
   return textSchema(`a time like 500ms, 30s or 5m`, json, (value) => {
     const ms = quantity(value, TIME_UNITS);
     if (ms === undefined) return undefined;
-    if (!Number.isInteger(ms) || ms < 1 || ms > MAX_MS) {
-      throw new Unfit(`whole milliseconds, between 1ms and 596h`);
+    if (!Number.isInteger(ms) || ms < least || ms > MAX_MS) {
+      throw new Unfit(`whole milliseconds, between ${least}ms and 596h`);
     }
     return ms;
   });
@@ -313,7 +313,7 @@ export function duration(): z.ZodType<number> {
 
 /** Writes milliseconds as {@link duration} takes them, in the largest unit that fits. */
 export function formatDuration(ms: number): string {
-  return inLargestUnit(ms, TIME_UNITS);
+  return ms === 0 ? "0ms" : inLargestUnit(ms, TIME_UNITS);
 }
 
 /** Writes bytes as {@link byteSize} takes them, in the largest binary unit that fits. */

@@ -68,10 +68,10 @@ export class Membership {
   /**
    * Takes a relay in.
    *
+   * @param key The number by which its host is ordered; its lowest rank when left out.
    * @throws {WireError} when a rank is not of this world, or another live relay carries it.
    */
-  claim(name: string, ranks: readonly number[]): Host {
-    const key = ranks[0];
+  claim(name: string, ranks: readonly number[], key: number | undefined = ranks[0]): Host {
     if (key === undefined) {
       throw new WireError(
         "membership",

@@ -8,6 +8,7 @@ import type { Arriving } from "../frames/receive.ts";
 import type { FrameSlot } from "../frames/slot.ts";
 import { type Connection, TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
+import type { ControlMessage, HelloPlace } from "../wire/control.ts";
 import { WireError } from "../wire/errors.ts";
 import { CHANNEL_MAGIC_BYTES, decodeChannelMagic } from "../wire/mux.ts";
 import { encodeRefusal } from "../wire/refusal.ts";
@@ -29,11 +30,11 @@ export interface RelayHost {
   readonly recordMs: number;
 
   /**
-   * Takes a relay in.
+   * Takes a relay in, and calls {@link RelayPort.welcome} once it is.
    *
    * @throws {WireError} when it is refused.
    */
-  hello(port: RelayPort, host: string, ranks: readonly number[]): Promise<Host>;
+  hello(port: RelayPort, hello: ControlMessage & { type: "hello" }): Promise<void>;
   /** Settles when a host that came in the middle of a round may be listened to; undefined if it may. */
   entrance(port: RelayPort): Promise<void> | undefined;
   /**
@@ -75,6 +76,8 @@ export class RelayPort {
   readonly #writer: RecordWriter;
   readonly #done = Promise.withResolvers<void>();
   #host: Host | undefined;
+  #instance: number | undefined;
+  #welcome: Promise<void> | undefined;
   #gone = false;
 
   constructor(connection: Connection, controller: RelayHost) {
@@ -89,9 +92,33 @@ export class RelayPort {
     return this.#host;
   }
 
+  /** The number of the relay's life, where it says one. */
+  get instance(): number | undefined {
+    return this.#instance;
+  }
+
+  /** Whether the channel has ended. */
+  get gone(): boolean {
+    return this.#gone;
+  }
+
   /** The address of the other end. */
   get peer(): string {
     return this.#link.peer;
+  }
+
+  /**
+   * The relay is in: this is answered before anything else is sent.
+   *
+   * @param place What became of its last frame; only for relays that ask.
+   */
+  welcome(host: Host, place: HelloPlace | undefined): void {
+    this.#host = host;
+    this.#welcome = this.#writer.control({
+      type: "hello_ack",
+      ...(place === undefined ? {} : { place }),
+    });
+    this.#welcome.catch(() => {});
   }
 
   /** Serves the channel until it ends. Never rejects for what the peer does. */
@@ -175,9 +202,9 @@ export class RelayPort {
         `reading the first record of ${this.peer}: something else than Hello came`,
       );
     }
-    const { host, ranks } = record.message;
-    this.#host = await this.#controller.hello(this, host, ranks);
-    await this.#writer.control({ type: "hello_ack" });
+    this.#instance = record.message.standing?.instance;
+    await this.#controller.hello(this, record.message);
+    await this.#welcome;
   }
 
   /** Reads one record; false when the relay closed instead of sending one. */

@@ -20,8 +20,10 @@ import { tcp } from "../transport/network.ts";
 import { formatAddress } from "../transport/tcp.ts";
 import { WireError } from "../wire/errors.ts";
 import { RECORD_HEADER_BYTES } from "../wire/mux.ts";
+import type { ControlMessage } from "../wire/control.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
-import { type Host, Membership } from "./membership.ts";
+import { Membership } from "./membership.ts";
+import { Reception } from "./reception.ts";
 import { type RelayHost, RelayPort } from "./relay_port.ts";
 import type { RoundHooks } from "./hooks.ts";
 import type { ControllerOutcome, ControllerSettings } from "./settings.ts";
@@ -41,6 +43,7 @@ export class Controller implements RelayHost {
   readonly #log = getLogger(["tierfold", "controller"]);
   readonly #arena: Arena;
   readonly #membership: Membership;
+  readonly #reception: Reception;
   readonly #barrier = new FoldBarrier([]);
   #out: FrameSlot;
   readonly tagger: PooledTagger;
@@ -49,11 +52,6 @@ export class Controller implements RelayHost {
   readonly #state: RoundHooks | undefined;
   readonly #observer: SessionObserver | undefined;
   readonly #clock: RoundClock;
-  readonly #ports = new Map<number, RelayPort>();
-  /** By host: settles when the port that it left by does nothing more to its slot. */
-  readonly #parting = new Map<number, Promise<void>>();
-  /** Ports whose frame this round has, which therefore wait for its result. */
-  readonly #owed = new Set<RelayPort>();
   readonly #slots = new Map<number, FrameSlot>();
   readonly #sitting: Sitting = new Sitting({
     turn: () => this.#turn(),
@@ -66,8 +64,6 @@ export class Controller implements RelayHost {
   /** Settles when the slot of the result may be written again. */
   #resultsOut: Promise<unknown> = Promise.resolve();
   #outFree = true;
-  /** Settles at the end of the round, when hosts that came in its middle are let in. */
-  #boundary = Promise.withResolvers<void>();
   #graceTimer: ReturnType<typeof setTimeout> | undefined;
   #joinTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -87,6 +83,11 @@ export class Controller implements RelayHost {
     this.#sidelines = sidelines;
     this.#arena = arena;
     this.#membership = new Membership(settings.worldSize);
+    this.#reception = new Reception(this.#membership, this.#barrier, {
+      returnMs: settings.returnDeadlineMs ?? 0,
+      givenUp: () => this.#sitting.pump(),
+      track: (task) => this.#sitting.track(task),
+    });
     this.#out = new FrameSlot(arena);
     const workers = settings.workers === "auto" ? autoWorkers() : settings.workers;
     this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
@@ -148,36 +149,18 @@ export class Controller implements RelayHost {
     return this.#settings.roundDeadlineMs;
   }
 
-  async hello(port: RelayPort, name: string, ranks: readonly number[]): Promise<Host> {
-    await this.#parting.get(ranks[0] ?? -1);
-    const first = ranks.some((rank) => this.#membership.state(rank) === "unclaimed");
-    const host = this.#membership.claim(name, ranks);
-    this.#ports.set(host.key, port);
-    // The round has waited for ranks that nobody had claimed; those who come back wait for its end, and
-    // so does whoever takes the place of a lost relay whose frame this round has.
-    const awaited = first && !this.#barrier.holds(host.key);
-    if (awaited) this.#barrier.expect(host.key);
-    if (awaited || this.#barrier.open) this.#barrier.join(host.key);
-    this.#log.info("host {host} at {peer} carries ranks {ranks}", {
-      host: name,
-      peer: port.peer,
-      ranks: ranks.join(","),
-    });
+  async hello(port: RelayPort, hello: ControlMessage & { type: "hello" }): Promise<void> {
+    const host = await this.#reception.admit(port, hello);
     this.#observer?.hostJoined(host, port.peer);
     const { unclaimed } = this.#membership;
     if (unclaimed.length === 0) this.#log.info("all {worldSize} ranks have a relay", this.#size);
     this.#watchRound();
     this.#sitting.pump();
-    return host;
   }
 
   renew(port: RelayPort, ranks: readonly number[], narrow: boolean): void {
     const host = port.host!;
-    host.narrow = narrow;
-    const back = this.#membership.renew(host, ranks);
-    if (this.#barrier.state(host.key) === "gone" && this.#barrier.open) {
-      this.#barrier.join(host.key);
-    }
+    const back = this.#reception.renew(port, ranks, narrow);
     if (back.length === 0) return;
     this.#log.info("ranks {ranks} of host {host} are back", {
       ranks: back.join(","),
@@ -187,9 +170,7 @@ export class Controller implements RelayHost {
   }
 
   entrance(port: RelayPort): Promise<void> | undefined {
-    const { key, ranks } = port.host!;
-    if (this.#barrier.state(key) !== "gone" || ranks.size === 0) return undefined;
-    return this.#boundary.promise;
+    return this.#reception.entrance(port);
   }
 
   expectFrame(port: RelayPort): FrameSlot {
@@ -204,6 +185,7 @@ export class Controller implements RelayHost {
           "of it was due",
       );
     }
+    this.#reception.begins(port);
     this.#sidelines?.roundBegins(this.#barrier.round);
     this.#clock.begins(key);
     this.#observer?.frameBegins(port.host!);
@@ -221,9 +203,13 @@ export class Controller implements RelayHost {
     checkFoldable(header, `host ${JSON.stringify(name)}`);
     this.#barrier.deliver(key, { bytes: this.#slots.get(key)!.frame, header });
     this.#clock.arrives(key);
+    this.#log.trace("the frame of host {name} is in round {round}", {
+      name,
+      round: this.#barrier.round,
+    });
     this.#state?.delivered(key, name, port.host!.ranks, header.weight);
     this.#observer?.delivered(port.host!, header.length + RECORD_HEADER_BYTES, header.weight);
-    this.#owed.add(port);
+    this.#reception.delivered(port);
     this.#watchRound();
     this.#sitting.pump();
   }
@@ -242,6 +228,7 @@ export class Controller implements RelayHost {
     if (host.ranks.size === 0 && !this.#barrier.leave(host.key)) {
       this.#folder.disturbed(host.key);
     }
+    if (this.#barrier.deserted) this.#reception.emptied();
     this.#watchRound();
     this.#sitting.pump();
   }
@@ -253,13 +240,9 @@ export class Controller implements RelayHost {
       this.#log.warn("a connection from {peer} ended: {reason}", { peer: port.peer, reason });
       return;
     }
-    this.#ports.delete(host.key);
-    this.#parting.set(host.key, port.done);
-    this.#owed.delete(port);
-    const inRound = this.#barrier.leave(host.key);
+    const { lost, inRound } = this.#reception.leave(port);
     this.#clock.leaves(host.key);
     if (!inRound) this.#folder.disturbed(host.key);
-    const lost = this.#membership.release(host);
     this.#outcome.lost.push(...lost);
     this.#observer?.hostLeft(host, lost, reason);
     if (lost.length === 0) this.#log.info("host {host} is done", { host: host.name });
@@ -298,6 +281,7 @@ export class Controller implements RelayHost {
       });
       return this.#outcome;
     } finally {
+      this.#reception.emptied();
       clearTimeout(this.#joinTimer);
       clearTimeout(this.#graceTimer);
       this.#clock.stop();
@@ -306,15 +290,8 @@ export class Controller implements RelayHost {
 
   /** The session is over: whoever is here learns why. */
   #part(error: unknown): void {
-    this.#boundary.resolve();
     this.#observer?.ended(error);
-    for (const port of [...this.#ports.values()]) {
-      if (error === undefined) port.abandon();
-      else {
-        const text = error instanceof Error ? error.message : String(error);
-        this.#sitting.track(port.refuse(`the controller ended: ${text}`));
-      }
-    }
+    this.#reception.close(error);
   }
 
   /** Folds what is ready and closes the round when it is complete. */
@@ -325,16 +302,16 @@ export class Controller implements RelayHost {
     // A result that will be narrowed is folded in one go.
     if (!this.#narrowResult()) await this.#folder.absorb();
     if (this.#barrier.complete) await this.#closeRound();
-    else if (this.#barrier.deserted) this.#sitting.end();
+    else if (this.#barrier.deserted && !this.#reception.expectsReturns) this.#sitting.end();
   }
 
   async #closeRound(): Promise<void> {
     this.#clock.stop();
     const barrier = this.#barrier;
     for (const { member, difference, reference } of this.#folder.settle()) {
-      const port = this.#ports.get(member);
+      const port = this.#reception.port(member);
       // A relay in the place of a lost one is not to blame for its frame.
-      const here = port !== undefined && this.#owed.has(port);
+      const here = this.#reception.owes(port);
       const who = here ? this.#hostName(member) : `the lost host of rank ${member}`;
       const { message } = schemaError(who, difference, this.#hostName(reference));
       if (here) this.#sitting.track(port.refuse(message));
@@ -369,34 +346,29 @@ export class Controller implements RelayHost {
       kind: header.kind,
       mass: header.weight,
       hosts: contributors,
-      receivers: [...this.#owed].map((port) => port.host!.key),
+      receivers: this.#reception.owed.map((port) => port.host!.key),
       bytes: header.length + RECORD_HEADER_BYTES,
       deadlineMs,
     });
     barrier.close();
     this.#outcome.rounds++;
     const { record } = this.#out;
-    // A host whose ranks have all left since still waits for the round that it took part in.
-    this.#resultsOut = Promise.all([...this.#owed].map((port) => port.sendResult(record, round)));
-    this.#out.reader = this.#sidelines?.onResult({
+    const other = this.#sidelines?.onResult({
       kind: header.kind,
       mass: header.weight,
       memory: this.#out.frame,
       tensors: header.tensors,
     });
+    const { reader, sent } = this.#reception.sendResult(round, record, other);
+    this.#out.reader = reader;
+    this.#resultsOut = sent;
     this.#outFree = false;
     void this.#resultsOut.then(() => this.#outFree = true);
     const over = () => this.#sidelines?.roundIsOver(round);
     this.#resultsOut.then(over, over);
-    this.#owed.clear();
-    for (const { key, ranks } of this.#membership.hosts) {
-      if (barrier.state(key) === "gone" && ranks.size > 0) barrier.join(key);
-    }
-    this.#boundary.resolve();
-    this.#boundary = Promise.withResolvers();
+    this.#reception.open();
     this.#sitting.pump();
     if (this.#state === undefined) return;
-    const sent = this.#resultsOut;
     this.#out = await this.#state.closed({
       round,
       header,
@@ -430,11 +402,6 @@ export class Controller implements RelayHost {
 
   #gone(ranks: number[], host: string | undefined, reason: string, lost = true): void {
     this.#state?.gone({ round: this.#barrier.round, host, ranks, lost, reason });
-  }
-
-  #expel(key: number, reason: string): void {
-    const port = this.#ports.get(key);
-    if (port !== undefined) this.#sitting.track(port.refuse(reason));
   }
 
   #giveUpAbsent(): void {
@@ -483,11 +450,13 @@ export class Controller implements RelayHost {
         ms: waitedMs,
       });
       this.#observer?.late(host, waitedMs);
-      for (const rank of host.ranks) this.#sitting.track(this.#ports.get(key)!.declareDead(rank));
+      for (const rank of host.ranks) {
+        this.#sitting.track(this.#reception.port(key)!.declareDead(rank));
+      }
     }
     this.#graceTimer = setTimeout(() => {
       for (const key of barrier.awaited) {
-        this.#expel(
+        this.#reception.expel(
           key,
           `${
             this.#hostName(key)

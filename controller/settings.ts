@@ -23,6 +23,8 @@ export interface ControllerSettings {
   roundDeadlineMs: number;
   /** The least that the round deadline adapts to; undefined: it is fixed. */
   deadlineFloorMs?: number | undefined;
+  /** How long relays that were lost may take to come back; 0, or left out: nobody waits for them. */
+  returnDeadlineMs?: number;
   /** Makes the kernel that sums. */
   kernel: (arena: Arena) => Promise<FoldKernel>;
   /** Where relays come from; TCP when left out. */

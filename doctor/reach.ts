@@ -39,8 +39,7 @@ export function greetController(greeting: Greeting): Promise<Finding> {
     const uplink = await Uplink.open({
       network: identity === undefined ? tcp : tls(identity),
       controller: address,
-      host: "tierfold-doctor",
-      ranks: [NOBODY],
+      hello: () => ({ type: "hello", host: "tierfold-doctor", ranks: [NOBODY] }),
       salt,
       tagger: new LoopTagger(salt),
       ceiling: MAX_CONTROL_BYTES,

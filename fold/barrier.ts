@@ -14,6 +14,7 @@ import { schemaDifference } from "./schema.ts";
  *     expected --join--> idle --deliver--> delivered --close--> idle
  *         |                |                   |
  *         +----- leave ----+------ leave ------+--> gone --join--> idle
+ *                                              <-- rejoin --+
  *
  * What a member delivered stays in the round when it leaves. A member joins while a round has no frame
  * yet, or, when it is expected, at any time.
@@ -24,6 +25,7 @@ export type MemberState = "expected" | "idle" | "delivered" | "gone";
  * Where the round stands.
  *
  *     gathering --every member delivered or gone, at least one frame: seal--> sealed --close--> gathering
+ *         ^------------------------- unseal, to fold it once more -------------+
  */
 export type RoundPhase = "gathering" | "sealed";
 
@@ -111,6 +113,16 @@ export class FoldBarrier {
     this.#states.set(member, "idle");
   }
 
+  /** Takes back a member that left after it had delivered in this round. */
+  rejoin(member: number): void {
+    const state = this.state(member);
+    invariant(
+      state === "gone" && this.#frames.has(member),
+      `member ${member} comes back to its frame while ${state} in round ${this.#round}`,
+    );
+    this.#states.set(member, "delivered");
+  }
+
   /** Whether a frame of `member` may come now. */
   maySend(member: number): boolean {
     return this.#phase === "gathering" && this.state(member) === "idle";
@@ -180,6 +192,13 @@ export class FoldBarrier {
   seal(): void {
     invariant(this.complete, `round ${this.#round} is sealed before it is complete`);
     this.#phase = "sealed";
+  }
+
+  /** Takes the seal back: the same frames are to be folded once more. */
+  unseal(): void {
+    invariant(this.#phase === "sealed", `round ${this.#round} is unsealed before it was sealed`);
+    this.#phase = "gathering";
+    this.#taken.clear();
   }
 
   /** Ends the round: its result is there, and the next one gathers. */

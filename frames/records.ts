@@ -79,7 +79,7 @@ export class RecordReader {
     return await link.within(this.#recordMs, "reading a record", async () => {
       if (isRefusal(start)) {
         const reason = await readRefusal(link, start.subarray(0, 4), this.#salt);
-        throw new TransportError("closed", `${link.peer} refused us ${reason}`);
+        throw new TransportError("refused", `${link.peer} refused us ${reason}`);
       }
       await this.#read(start.subarray(4), "a record's header");
       const header = decodeRecordHeader(start, this.#ceiling);

@@ -22,12 +22,12 @@ import type { RankHandshake } from "../wire/handshake.ts";
 import { encodeLength } from "../wire/length.ts";
 import { nameIn } from "../wire/manifest.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
+import { Lifeline, type LifelineHost } from "./lifeline.ts";
 import { type RankHost, RankPort } from "./rank_port.ts";
 import { controllerLimit, type RelayOutcome, type RelaySettings } from "./settings.ts";
-import { Uplink, type UplinkEvents } from "./uplink.ts";
 
 /** Serves one session. */
-export class Relay implements RankHost, UplinkEvents {
+export class Relay implements RankHost, LifelineHost {
   readonly #settings: RelaySettings;
   readonly #log;
   readonly #arena: Arena;
@@ -50,11 +50,12 @@ export class Relay implements RankHost, UplinkEvents {
   });
   readonly #joiners: { enter: () => void; giveUp: (error: WireError) => void }[] = [];
   readonly #outcome: RelayOutcome = { rounds: 0, left: [], lost: [] };
-  readonly #stop = new AbortController();
-  #uplink: Uplink | undefined;
+  readonly #lifeline: Lifeline;
   #sent: FrameHeader | undefined;
   /** Whether the controller was told that all ranks take bf16. */
   #narrow = false;
+  /** The ranks that the controller was last told of. */
+  #told: readonly number[] = [];
   /** Exits to be told once the round that holds the ranks' last frames has gone up. */
   #exits: number[] = [];
   /** Settles when every exit that was told has left this process. */
@@ -79,6 +80,7 @@ export class Relay implements RankHost, UplinkEvents {
     const workers = settings.workers === "auto" ? autoWorkers() : settings.workers;
     this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
     this.#folder = new RoundFolder(arena, kernel, this.#barrier, this.#out, () => 1);
+    this.#lifeline = new Lifeline(settings, this.tagger, this);
   }
 
   /**
@@ -193,6 +195,36 @@ export class Relay implements RankHost, UplinkEvents {
 
   // What the channel to the controller asks.
 
+  get deserted(): boolean {
+    return this.#barrier.deserted && !this.#lifeline.pending && !this.#barrier.complete;
+  }
+
+  introduction(): { ranks: readonly number[]; narrow: boolean } {
+    const { live, awaited, contributors } = this.#barrier;
+    const here = new Set([...live, ...awaited, ...this.#exits]);
+    // Work that is due to be counted is told of, though all who did it are gone.
+    if (here.size === 0) {
+      this.#exits.push(...contributors);
+      for (const rank of contributors) here.add(rank);
+    }
+    this.#told = [...here].sort((a, b) => a - b);
+    return { ranks: this.#told, narrow: this.#narrow };
+  }
+
+  connected(again: boolean): void {
+    const barrier = this.#barrier;
+    if (again && barrier.phase === "sealed") barrier.unseal();
+    // Who came between Hello and its answer is not told of yet.
+    if (barrier.live.some((rank) => !this.#told.includes(rank))) {
+      this.#sitting.track(this.#lifeline.introduce());
+    }
+    const due = (rank: number) => barrier.phase === "gathering" && barrier.holds(rank);
+    const exits = this.#exits.splice(0);
+    this.#exits.push(...exits.filter(due));
+    this.#tellExits(exits.filter((rank) => !due(rank)));
+    this.#sitting.pump();
+  }
+
   expectResult(): FrameSlot {
     if (this.#barrier.phase !== "sealed" || this.#sent === undefined) {
       throw new WireError(
@@ -252,38 +284,13 @@ export class Relay implements RankHost, UplinkEvents {
     try {
       await this.#sitting.serve(listener, signal, () => {
         this.#settings.onListening(address);
-        this.#sitting.track(this.#runUplink());
+        this.#sitting.track(this.#lifeline.run().then(() => this.#sitting.pump()));
         this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
       });
       return this.#outcome;
     } finally {
       clearTimeout(this.#joinTimer);
       clearTimeout(this.#roundTimer);
-    }
-  }
-
-  async #runUplink(): Promise<void> {
-    const settings = this.#settings;
-    const uplink = await Uplink.open({
-      network: settings.controllerNetwork ?? tcp,
-      controller: settings.controller,
-      host: settings.host,
-      ranks: settings.ranks,
-      salt: settings.salt,
-      tagger: this.tagger,
-      ceiling: settings.frameCeilingBytes,
-      connectMs: settings.connectDeadlineMs,
-      recordMs: settings.roundDeadlineMs,
-    }, this.#stop.signal);
-    this.#uplink = uplink;
-    if (this.#sitting.over) return uplink.close();
-    this.#log.info("connected to the controller at {peer}", { peer: uplink.peer });
-    this.#sitting.pump();
-    try {
-      await uplink.run(this);
-    } catch (error) {
-      // When nobody is left here, the controller may be quicker to close than we are.
-      if (!this.#sitting.over && !this.#barrier.deserted) throw error;
     }
   }
 
@@ -301,9 +308,9 @@ export class Relay implements RankHost, UplinkEvents {
     this.#barrier.join(rank);
     port.enter(rank);
     if (returns) {
-      // Until the controller has heard of this host, there is no exit to take back.
-      if (this.#uplink === undefined) this.#exits = this.#exits.filter((exit) => exit !== rank);
-      else this.#introduce();
+      // Before the controller has heard of it, there is no exit to take back.
+      if (this.#lifeline.up) this.#sitting.track(this.#lifeline.introduce());
+      else this.#exits = this.#exits.filter((exit) => exit !== rank);
     }
     this.#log.info("rank {rank} joined from {peer}", { rank, peer });
     this.#watchRound();
@@ -311,8 +318,7 @@ export class Relay implements RankHost, UplinkEvents {
 
   /** The session is over: whoever is here learns why. */
   #part(error: unknown): void {
-    this.#stop.abort();
-    this.#uplink?.close();
+    this.#lifeline.close();
     const reason = error === undefined
       ? "the session is over"
       : `the relay of host ${this.#settings.host} ended: ${
@@ -334,8 +340,8 @@ export class Relay implements RankHost, UplinkEvents {
   }
 
   async #ship(): Promise<void> {
-    const uplink = this.#uplink;
-    if (uplink === undefined) return;
+    const lifeline = this.#lifeline;
+    if (!lifeline.up) return;
     for (const { member, difference, reference } of this.#folder.settle()) {
       const { message } = schemaError(`rank ${member}`, difference, `rank ${reference}`);
       // Whoever has left since is out already, and its next connection not to blame.
@@ -347,7 +353,7 @@ export class Relay implements RankHost, UplinkEvents {
     const narrow = live.length > 0 && live.every((rank) => this.#ports.get(rank)?.narrow);
     if (narrow !== this.#narrow) {
       this.#narrow = narrow;
-      this.#introduce();
+      this.#sitting.track(lifeline.introduce());
     }
     // Rounded once on the way up, by the ranks: the host's sum goes on in f32.
     const header = await this.#folder.finish(
@@ -364,35 +370,36 @@ export class Relay implements RankHost, UplinkEvents {
       ranks: barrier.contributors.join(","),
       mass: header.weight,
     }));
-    const sending = uplink.sendFrame(this.#out.record);
-    for (const rank of this.#exits.splice(0)) this.#sitting.track(uplink.rankExit(rank));
+    const sending = lifeline.ship(this.#out.record);
+    this.#tellExits(this.#exits.splice(0));
     const limit = controllerLimit(this.#settings);
     this.#roundTimer = setTimeout(() => {
       this.#sitting.end(
         new WireError(
           "membership",
           "connection",
-          `waiting for the result of round ${barrier.round} from the controller at ` +
-            `${uplink.peer}: nothing came within ${limit} ms`,
+          `waiting for the result of round ${barrier.round} from the controller: nothing came ` +
+            `within ${limit} ms`,
         ),
       );
     }, limit);
     await sending;
   }
 
-  /** Tells the controller anew who is here, and whether all of them take bf16. */
-  #introduce(): void {
-    if (this.#uplink === undefined) return;
-    this.#sitting.track(this.#uplink.hello(this.#settings.host, this.#barrier.live, this.#narrow));
-  }
-
   /** Everybody has left: says so to the controller, and ends. */
   async #finish(): Promise<void> {
-    const uplink = this.#uplink;
-    if (uplink === undefined) return;
-    await Promise.all(this.#exits.splice(0).map((rank) => uplink.rankExit(rank)));
+    const lifeline = this.#lifeline;
+    if (!lifeline.up && !lifeline.over) return;
+    this.#tellExits(this.#exits.splice(0));
     await this.#goodbye;
     this.#sitting.end();
+  }
+
+  #tellExits(ranks: readonly number[]): void {
+    const telling = ranks.filter((rank) => this.#told.includes(rank))
+      .map((rank) => this.#lifeline.exit(rank));
+    this.#goodbye = Promise.all([this.#goodbye, ...telling]);
+    for (const exit of telling) this.#sitting.track(exit);
   }
 
   /** Takes a rank out of the session and tells the controller. */
@@ -412,12 +419,8 @@ export class Relay implements RankHost, UplinkEvents {
       });
     }
     // An exit that overtook the host's frame would take this rank's last work out of the round.
-    if (inRound || this.#uplink === undefined) this.#exits.push(rank);
-    else {
-      const telling = this.#uplink.rankExit(rank);
-      this.#goodbye = Promise.allSettled([this.#goodbye, telling]);
-      this.#sitting.track(telling);
-    }
+    if (inRound || !this.#lifeline.up) this.#exits.push(rank);
+    else this.#tellExits([rank]);
     this.#watchRound();
     this.#sitting.pump();
   }

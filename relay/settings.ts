@@ -24,6 +24,8 @@ export interface RelaySettings {
   /** Threads that hash large frames. */
   workers: number | "auto";
   connectDeadlineMs: number;
+  /** How long to try to reach a controller that was lost; 0, or left out: not at all. */
+  reconnectDeadlineMs?: number;
   joinDeadlineMs: number;
   roundDeadlineMs: number;
   /** What becomes of NaN and infinities in a rank's frame; "refuse" when left out. */

@@ -9,7 +9,7 @@ import { TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
 import type { Network } from "../transport/network.ts";
 import type { Address } from "../transport/tcp.ts";
-import type { ControlMessage } from "../wire/control.ts";
+import type { ControlMessage, HelloPlace } from "../wire/control.ts";
 import { WireError } from "../wire/errors.ts";
 import { encodeChannelMagic } from "../wire/mux.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
@@ -33,8 +33,8 @@ export interface UplinkEvents {
 export interface UplinkOptions {
   network: Network;
   controller: Address;
-  host: string;
-  ranks: readonly number[];
+  /** What Hello says; asked once the controller is reached. */
+  hello: () => ControlMessage;
   salt: Uint8Array;
   tagger: Tagger;
   ceiling: number;
@@ -49,6 +49,7 @@ export class Uplink {
   readonly #link: Link;
   readonly #reader: RecordReader;
   readonly #writer: RecordWriter;
+  #place: HelloPlace | undefined;
 
   private constructor(link: Link, options: UplinkOptions) {
     this.#link = link;
@@ -86,6 +87,11 @@ export class Uplink {
     } finally {
       signal.removeEventListener("abort", stop);
     }
+  }
+
+  /** What the controller says of our standing; undefined where it does not speak of rounds. */
+  get place(): HelloPlace | undefined {
+    return this.#place;
   }
 
   /** The controller's address. */
@@ -151,9 +157,9 @@ export class Uplink {
     }
   }
 
-  async #introduce({ host, ranks }: UplinkOptions): Promise<void> {
+  async #introduce({ hello }: UplinkOptions): Promise<void> {
     await this.#writer.raw(encodeChannelMagic(), "the channel magic");
-    await this.hello(host, ranks, false);
+    await this.#writer.control(hello());
     const answer = await this.#reader.next("broadcast", () => {
       throw new WireError("message", "connection", "a result came before HelloAck");
     });
@@ -170,5 +176,6 @@ export class Uplink {
         `waiting for HelloAck of the controller at ${this.peer}: something else came`,
       );
     }
+    this.#place = answer.message.place;
   }
 }

@@ -36,6 +36,8 @@ export type TransportErrorCode =
   | "address"
   /** The other end closed, or broke, in the middle of something. */
   | "closed"
+  /** The other end closed, and said why: trying again will not help. */
+  | "refused"
   /** A deadline passed. */
   | "deadline"
   /** Our own end was closed on purpose. */

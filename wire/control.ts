@@ -7,14 +7,43 @@
  *     3 DeclareDead { rank: u32 }                                     controller to relay
  *
  * Bytes after Hello's ranks are ignored: later versions of flodl append a list of model signatures. Ours
- * appends, where it has something to say, an empty such list, the string "tierfold" and an integer of
- * flags: 1 says that results may carry bf16.
+ * appends an empty such list, the string "tierfold" and an integer of flags: 1 says that results may
+ * carry bf16; 2 that the relay's standing follows, five integers: instance, session, round, frames sent,
+ * and whether the last one's result is due. To such a relay HelloAck carries the string "tierfold", flags
+ * 2, and three integers: session, round, and what became of that frame: 0 none was due, 1 send it again,
+ * 2 wait for its result.
  *
  * @module
  */
 import { BincodeReader, BincodeWriter } from "./bincode.ts";
 import { WireError } from "./errors.ts";
 import { MAX_HOST_NAME_BYTES } from "./limits.ts";
+
+/** Where a relay stands in the rounds, across its channels. */
+export interface HelloStanding {
+  /** The number of this relay's life, drawn at its start. */
+  instance: number;
+  /** The controller's, as last told; 0 at first. */
+  session: number;
+  /** The round in which its last frame whose result is due counts, or its next one. */
+  round: number;
+  /** How many frames it has sent in its life, those sent again counted once. */
+  sent: number;
+  /** Whether the result of the last one has not come. */
+  pending: boolean;
+}
+
+/** What became of a relay's last frame. */
+export type FrameFate = "none" | "again" | "held";
+
+/** Where a relay's frames come to stand. */
+export interface HelloPlace {
+  /** The number of the controller's session, drawn at its start. */
+  session: number;
+  /** The round in which its next frame counts, or that of the frame whose result is due. */
+  round: number;
+  fate: FrameFate;
+}
 
 /** One control message. */
 export type ControlMessage =
@@ -24,8 +53,10 @@ export type ControlMessage =
     ranks: number[];
     /** All of the host's ranks speak protocol 3: results of Model rounds may carry bf16. */
     narrow?: boolean;
+    /** Where the relay stands in the rounds. */
+    standing?: HelloStanding;
   }
-  | { type: "hello_ack" }
+  | { type: "hello_ack"; place?: HelloPlace }
   | { type: "rank_exit"; rank: number }
   | { type: "declare_dead"; rank: number };
 
@@ -33,6 +64,8 @@ const MAX_U32 = 0xffff_ffff;
 /** Marks our own addition to Hello, behind an empty list of model signatures. */
 const EXTENSION = "tierfold";
 const NARROW = 1;
+const STANDING = 2;
+const FATES: readonly FrameFate[] = ["none", "again", "held"];
 
 /** Encodes a message into fresh bytes. */
 export function encodeControl(message: ControlMessage): Uint8Array {
@@ -41,10 +74,14 @@ export function encodeControl(message: ControlMessage): Uint8Array {
     case "hello":
       out.uint(0).string(message.host).uint(message.ranks.length);
       for (const rank of message.ranks) out.uint(rank);
-      if (message.narrow) out.uint(0).string(EXTENSION).uint(NARROW);
+      writeAdditions(out, message);
       break;
     case "hello_ack":
       out.uint(1);
+      if (message.place !== undefined) {
+        const { session, round, fate } = message.place;
+        out.string(EXTENSION).uint(STANDING).uint(session).uint(round).uint(FATES.indexOf(fate));
+      }
       break;
     case "rank_exit":
       out.uint(2).uint(message.rank);
@@ -54,6 +91,16 @@ export function encodeControl(message: ControlMessage): Uint8Array {
       break;
   }
   return out.finish();
+}
+
+function writeAdditions(out: BincodeWriter, hello: ControlMessage & { type: "hello" }): void {
+  const { narrow, standing } = hello;
+  if (!narrow && standing === undefined) return;
+  out.uint(0).string(EXTENSION);
+  out.uint((narrow ? NARROW : 0) | (standing === undefined ? 0 : STANDING));
+  if (standing === undefined) return;
+  const { instance, session, round, sent, pending } = standing;
+  out.uint(instance).uint(session).uint(round).uint(sent).uint(pending ? 1 : 0);
 }
 
 /**
@@ -95,12 +142,10 @@ function decodeVariant(input: BincodeReader): ControlMessage {
         }
         ranks.push(rank);
       }
-      return readNarrow(input)
-        ? { type: "hello", host, ranks, narrow: true }
-        : { type: "hello", host, ranks };
+      return { type: "hello", host, ranks, ...readAdditions(input) };
     }
     case 1:
-      return { type: "hello_ack" };
+      return { type: "hello_ack", ...readPlace(input) };
     case 2:
       return { type: "rank_exit", rank: input.uint("RankExit's rank", MAX_U32) };
     case 3:
@@ -114,14 +159,53 @@ function decodeVariant(input: BincodeReader): ControlMessage {
   }
 }
 
-/** Whether our own addition follows, with the flag for bf16; whatever else follows is not ours to judge. */
-function readNarrow(input: BincodeReader): boolean {
+/** Our own additions, where they follow; whatever else follows is not ours to judge. */
+function readAdditions(input: BincodeReader): { narrow?: true; standing?: HelloStanding } {
+  const flags = leniently(() => {
+    if (input.remaining === 0 || input.uint("the number of signatures", 0) !== 0) return 0;
+    if (input.string("an addition to Hello", EXTENSION.length) !== EXTENSION) return 0;
+    return input.uint("flags", MAX_U32);
+  }) ?? 0;
+  const standing = flags & STANDING ? leniently(() => readStanding(input)) : undefined;
+  return { ...(flags & NARROW ? { narrow: true } : {}), ...(standing ? { standing } : {}) };
+}
+
+/** What `read` gives, or undefined where the bytes are not what it expects. */
+function leniently<T>(read: () => T): T | undefined {
   try {
-    if (input.remaining === 0 || input.uint("the number of signatures", 0) !== 0) return false;
-    if (input.string("an addition to Hello", EXTENSION.length) !== EXTENSION) return false;
-    return (input.uint("flags", MAX_U32) & NARROW) !== 0;
+    return read();
   } catch (error) {
-    if (error instanceof WireError) return false;
+    if (error instanceof WireError) return undefined;
     throw error;
   }
+}
+
+function readStanding(input: BincodeReader): HelloStanding {
+  const number = (what: string) => input.uint(what, Number.MAX_SAFE_INTEGER);
+  return {
+    instance: number("the instance"),
+    session: number("the session"),
+    round: number("the round"),
+    sent: number("the frames sent"),
+    pending: input.uint("whether a result is due", 1) === 1,
+  };
+}
+
+/** The addition to HelloAck, where it follows. */
+function readPlace(input: BincodeReader): { place?: HelloPlace } {
+  const { remaining } = input;
+  if (remaining === 0) return {};
+  const place = leniently((): HelloPlace | undefined => {
+    if (input.string("an addition to HelloAck", EXTENSION.length) !== EXTENSION) return undefined;
+    input.uint("flags", STANDING);
+    const session = input.uint("the session", Number.MAX_SAFE_INTEGER);
+    const round = input.uint("the round", Number.MAX_SAFE_INTEGER);
+    return { session, round, fate: FATES[input.uint("a fate", FATES.length - 1)]! };
+  });
+  if (place !== undefined) return { place };
+  throw new WireError(
+    "trailing",
+    "connection",
+    `reading a control message: ${remaining} bytes follow a hello_ack, and they are not ours`,
+  );
 }

@@ -111,7 +111,8 @@ Deno.test("options: every problem is told at once", () => {
 Deno.test("options: the relay's, from the command line", () => {
   const args = "--host a --ranks 0-1,4 --world-size 8 --controller [::1]:7070 --listen 0.0.0.0:0 " +
     "--allow-plain " +
-    "--round-deadline 30s --join-deadline 500ms --connect-deadline 2m --frame-ceiling 64MiB " +
+    "--round-deadline 30s --join-deadline 500ms --connect-deadline 2m " +
+    "--reconnect-deadline 0s --frame-ceiling 64MiB " +
     "--nonfinite zero --kernel auto --gpu-threshold 4MiB --workers 3 --log-format json --log-level debug";
   assertEquals(parseRelayOptions(args.split(" "), environment({ TIERFOLD_SALT: SALT })), {
     host: "a",
@@ -122,6 +123,7 @@ Deno.test("options: the relay's, from the command line", () => {
     roundDeadlineMs: 30_000,
     joinDeadlineMs: 500,
     connectDeadlineMs: 120_000,
+    reconnectDeadlineMs: 0,
     nonfinite: "zero",
     manifest: undefined,
     frameCeilingBytes: 64 * 2 ** 20,
@@ -162,6 +164,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     worldSize: 2,
     controller: { hostname: "root", port: 7070 },
     connectDeadlineMs: 60_000,
+    reconnectDeadlineMs: 60_000,
     nonfinite: "refuse",
     manifest: undefined,
   });
@@ -169,6 +172,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
   assertEquals<unknown>(controller, {
     ...defaults,
     worldSize: 3,
+    returnDeadlineMs: 60_000,
     http: undefined,
     passesStore: undefined,
     passesBytes: 2 ** 30,

@@ -150,6 +150,14 @@ export class Cluster implements AsyncDisposable {
     return this.#controller!;
   }
 
+  /** Starts the controller again, at the address that it had. */
+  async restartController(options: ServerOptions = {}): Promise<Member> {
+    const listen = this.controller.address;
+    await this.controller.child.finish(PATIENCE_MS);
+    this.#controller = this.server("controller", "../../controller.ts", [], { ...options, listen });
+    return await this.#controller.listens();
+  }
+
   /** Starts a program of ours. */
   server(
     name: string,

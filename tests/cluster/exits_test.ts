@@ -46,7 +46,7 @@ Deno.test("processes: a session whose ranks or relays were all lost ends with ex
 });
 
 Deno.test("processes: a lone relay that is killed takes the session with it: exit code 3", async () => {
-  await using cluster = await Cluster.start([[0]]);
+  await using cluster = await Cluster.start([[0]], { args: ["--return-deadline", "0s"] });
   await cluster.controller.logged("all 1 ranks have a relay");
   cluster.relays[0]!.signal("SIGKILL");
   await cluster.controller.logged("all ranks were lost: 0");

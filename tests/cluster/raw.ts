@@ -1,6 +1,11 @@
 // Peers that speak the wire by hand: for saying what no client of ours would say.
 import { AssertionError } from "@std/assert";
-import { type ControlMessage, decodeControl, encodeControl } from "../../wire/control.ts";
+import {
+  type ControlMessage,
+  decodeControl,
+  encodeControl,
+  type HelloStanding,
+} from "../../wire/control.ts";
 import { decodeAck, encodeHandshake, PROTOCOL_F32 } from "../../wire/handshake.ts";
 import { encodeLength } from "../../wire/length.ts";
 import {
@@ -162,10 +167,12 @@ export class RawChannel extends RawPeer {
     host: string,
     ranks: readonly number[],
     salt: Uint8Array = SALT,
+    standing?: HelloStanding,
   ): Promise<RawChannel> {
     const peer = new RawChannel(await dial(address));
     await peer.write(encodeChannelMagic());
-    await peer.sendControl({ type: "hello", host, ranks: [...ranks] }, salt);
+    const more = standing === undefined ? {} : { standing };
+    await peer.sendControl({ type: "hello", host, ranks: [...ranks], ...more }, salt);
     return peer;
   }
 
@@ -212,6 +219,14 @@ export class RawChannel extends RawPeer {
   }
 }
 
+/** A relay that said Hello. */
+export interface AcceptedRelay {
+  readonly channel: RawChannel;
+  readonly host: string;
+  readonly ranks: number[];
+  readonly standing: HelloStanding | undefined;
+}
+
 /** A controller by hand: accepts one relay after another. */
 export class RawController implements Disposable {
   readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
@@ -219,12 +234,12 @@ export class RawController implements Disposable {
   #closed = false;
 
   /** The next relay, its magic and Hello read and, unless told otherwise, answered. */
-  async accept(answer = true): Promise<{ channel: RawChannel; host: string; ranks: number[] }> {
+  async accept(answer = true): Promise<AcceptedRelay> {
     const channel = new RawChannel(await soon("a relay", this.#listener.accept()));
     await channel.read(4);
-    const { host, ranks } = await channel.expectControl("hello");
+    const { host, ranks, standing } = await channel.expectControl("hello");
     if (answer) await channel.sendControl({ type: "hello_ack" });
-    return { channel, host, ranks };
+    return { channel, host, ranks, standing };
   }
 
   [Symbol.dispose](): void {

@@ -39,10 +39,10 @@ async function serve(trouble: Trouble): Promise<{ seen: string[]; left: string[]
     tagger: new LoopTagger(SALT),
     ceiling: 65_536,
     recordMs: 10_000,
-    hello(_, name, ranks) {
-      const host = membership.claim(name, ranks);
+    hello(port, { host: name, ranks }) {
+      port.welcome(membership.claim(name, ranks), undefined);
       seen.push(`hello ${name} ${ranks}`);
-      return Promise.resolve(host);
+      return Promise.resolve();
     },
     entrance: () => undefined,
     renew: (_, ranks) => seen.push(`renew ${ranks}`),

@@ -46,14 +46,30 @@ export const hosts: fc.Arbitrary<string> = fc
   .string({ unit: "binary", maxLength: MAX_HOST_NAME_BYTES })
   .filter((host) => new TextEncoder().encode(host).length <= MAX_HOST_NAME_BYTES);
 
+const counts = fc.nat({ max: Number.MAX_SAFE_INTEGER });
+
 export const controls: fc.Arbitrary<ControlMessage> = fc.oneof(
   fc.record({
     type: fc.constant("hello" as const),
     host: hosts,
     ranks: fc.uniqueArray(u32, { maxLength: 40 }).map((ranks) => ranks.sort((a, b) => a - b)),
     narrow: fc.constant(true as const),
+    standing: fc.record({
+      instance: counts,
+      session: counts,
+      round: counts,
+      sent: counts,
+      pending: fc.boolean(),
+    }),
   }, { requiredKeys: ["type", "host", "ranks"] }),
-  fc.constant({ type: "hello_ack" as const }),
+  fc.record({
+    type: fc.constant("hello_ack" as const),
+    place: fc.record({
+      session: counts,
+      round: counts,
+      fate: fc.constantFrom("none" as const, "again" as const, "held" as const),
+    }),
+  }, { requiredKeys: ["type"] }),
   fc.record({ type: fc.constant("rank_exit" as const), rank: u32 }),
   fc.record({ type: fc.constant("declare_dead" as const), rank: u32 }),
 );

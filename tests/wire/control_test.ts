@@ -175,6 +175,37 @@ Deno.test("control: our addition to Hello has its bytes, and anything but it is 
   assertEquals(decodeControl(signatures), plain);
 });
 
+// The same with flag 2, instance 7, session 9, round 300, 5 frames sent, the last one's result due; and
+// the answer, whose fate is "held".
+const STANDING_HELLO = PLAIN_HELLO + "0008" + "74696572666f6c64" + "02" + "0709fb2c010501";
+const PLACED_ACK = "0108" + "74696572666f6c64" + "02" + "09fb2c0102";
+
+Deno.test("control: a relay's standing and its answer have their bytes", () => {
+  const standing = { instance: 7, session: 9, round: 300, sent: 5, pending: true };
+  const hello: ControlMessage = { type: "hello", host: "a", ranks: [0], standing };
+  const ack: ControlMessage = {
+    type: "hello_ack",
+    place: { session: 9, round: 300, fate: "held" },
+  };
+  assertEquals(hex(encodeControl(hello)), STANDING_HELLO);
+  assertEquals(hex(encodeControl(ack)), PLACED_ACK);
+  assertEquals(decodeControl(unhex(STANDING_HELLO)), hello);
+  assertEquals(decodeControl(unhex(PLACED_ACK)), ack);
+  const plain: ControlMessage = { type: "hello", host: "a", ranks: [0] };
+  eachCut(unhex(STANDING_HELLO).subarray(PLAIN_HELLO.length / 2), (cut) => {
+    assertEquals(decodeControl(concat(unhex(PLAIN_HELLO), cut)), plain);
+  });
+  eachCut(unhex(PLACED_ACK), (cut) => {
+    if (cut.length < 2) return;
+    refused(
+      () => decodeControl(cut),
+      `cut at ${cut.length}`,
+      "trailing",
+      /bytes follow a hello_ack/,
+    );
+  });
+});
+
 Deno.test("control: what breaks the protocol is refused by name", () => {
   const hello = (host: string, ranks: number[]) => encodeControl({ type: "hello", host, ranks });
   const cases: [Uint8Array, RegExp][] = [
