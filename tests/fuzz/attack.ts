@@ -6,6 +6,9 @@ import { type Change, change, changed, type Conversation, type Leg } from "./con
 /** How long an answer is waited for before the conversation goes on without it, in milliseconds. */
 const ANSWER_MS = 250;
 
+/** How many connections come together. */
+export const ATTACKS = 16;
+
 /** One connection. */
 export interface Attack {
   /** Which conversation, as a share of all. */
@@ -31,7 +34,7 @@ export const attacks: fc.Arbitrary<readonly Attack[]> = fc.array(
     ending: fc.constantFrom<Attack["ending"]>("waits", "half-closes", "goes"),
     after: fc.nat(60),
   }),
-  { minLength: 10, maxLength: 10 },
+  { minLength: ATTACKS, maxLength: ATTACKS },
 );
 
 /** A conversation that can be attacked with. */

@@ -108,7 +108,8 @@ export type Change =
   | { readonly op: "stop"; readonly at: number }
   | { readonly op: "insert"; readonly at: number; readonly bytes: Uint8Array }
   | { readonly op: "splice"; readonly at: number; readonly other: number; readonly from: number }
-  | { readonly op: "long"; readonly at: number; readonly length: number };
+  | { readonly op: "long"; readonly at: number; readonly length: number }
+  | { readonly op: "nudge"; readonly at: number; readonly from: number; readonly bit: number };
 
 const share = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
 
@@ -133,6 +134,16 @@ export const change: fc.Arbitrary<Change> = fc.oneof(
     bytes: fc.uint8Array({ minLength: 1, maxLength: 4096 }),
   }),
   fc.record({ op: fc.constant("splice" as const), at: share, other: share, from: share }),
+  // One bit of a frame's values or weight: only its tag tells.
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      op: fc.constant("nudge" as const),
+      at: share,
+      from: fc.nat(4 * VALUES + 7),
+      bit: fc.nat(7),
+    }),
+  },
   // A message that announces far more than comes.
   fc.record({
     op: fc.constant("long" as const),
@@ -196,6 +207,14 @@ export function changed(
           messages.length,
           ...other.slice(Math.floor(change.from * other.length)),
         );
+        break;
+      }
+      case "nudge": {
+        const bytes = message.bytes.slice();
+        // Behind the values stands the tag of 8 bytes.
+        const place = bytes.length - 9 - change.from;
+        if (place >= 0) bytes[place]! ^= 1 << change.bit;
+        messages[at] = { ...message, bytes };
         break;
       }
       case "long": {

@@ -1,5 +1,5 @@
-// Hostile conversations with live processes: a controller, relays, honest ranks, and beside them ten
-// connections at a time that say recorded and plain conversations with something wrong in them. Honest
+// Hostile conversations with live processes: a controller, relays, honest ranks, and beside them
+// connections, some at a time, that say recorded and plain conversations with something wrong in them. Honest
 // rounds stay exact and finish, the processes live, their memory and their connections stay bounded.
 //
 //     TIERFOLD_FUZZ_SEED=N deno test -A tests/fuzz/conversations_test.ts     replays one batch
@@ -12,7 +12,7 @@ import { Member } from "../cluster/cluster.ts";
 import { RawChannel, RawRank } from "../cluster/raw.ts";
 import { PATIENCE_MS, pause, soon } from "../cluster/waiting.ts";
 import { SALT } from "../vectors.ts";
-import { type Attack, attacks, play, type Script } from "./attack.ts";
+import { type Attack, ATTACKS, attacks, play, type Script } from "./attack.ts";
 import { rankConversation, Recorder, relayConversation, VALUES } from "./conversation.ts";
 
 const BATCHES = Number(Deno.env.get("TIERFOLD_FUZZ_BATCHES") ?? 20);
@@ -263,7 +263,7 @@ async function hostileConversations(): Promise<void> {
     );
   }
   console.log(
-    `fuzz: seeds ${first} to ${first + count - 1}: ${10 * count} hostile connections, ` +
+    `fuzz: seeds ${first} to ${first + count - 1}: ${ATTACKS * count} hostile connections, ` +
       `${closed} closed by the servers first, beside ${rounds} honest rounds`,
   );
   await arena.finish();
