@@ -28,11 +28,11 @@ export interface Attack {
 export const attacks: fc.Arbitrary<readonly Attack[]> = fc.array(
   fc.record({
     conversation: fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
-    changes: fc.array(change, { minLength: 1, maxLength: 3 }),
+    changes: fc.array(change, { minLength: 1, maxLength: 2 }),
     wrongDoor: fc.integer({ min: 0, max: 15 }).map((n) => n === 0),
     trickle: fc.integer({ min: 0, max: 7 }).map((n) => n === 0),
     ending: fc.constantFrom<Attack["ending"]>("waits", "half-closes", "goes"),
-    after: fc.nat(60),
+    after: fc.nat(200),
   }),
   { minLength: ATTACKS, maxLength: ATTACKS },
 );

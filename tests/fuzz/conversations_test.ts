@@ -18,14 +18,16 @@ import { rankConversation, Recorder, relayConversation, VALUES } from "./convers
 const BATCHES = Number(Deno.env.get("TIERFOLD_FUZZ_BATCHES") ?? 20);
 const SEED = Deno.env.get("TIERFOLD_FUZZ_SEED");
 
-/** Ranks of the first relay: two honest ones, and three places for hostile ones. */
-const FIRST = [0, 1, 2, 3, 4];
+/** Ranks that hostile connections claim: the first of them a recorded one. */
+const SEATS = [2, 3, 4, 8, 9, 10, 11];
+/** Ranks of the first relay: two honest ones, and places for hostile ones. */
+const FIRST = [0, 1, ...SEATS];
 /** The rank of an honest relay of its own. */
 const APART = 5;
 /** Ranks of hosts that hostile relays carry. */
 const HOSTILE = [6, 7];
 const HONEST = [0, 1, APART];
-const WORLD = 8;
+const WORLD = 12;
 const HONEST_SUM = HONEST.reduce((sum, rank) => sum + 2 ** rank, 0);
 
 /** What a process may grow by under attack, in bytes: a gibibyte that is only announced is not taken. */
@@ -79,7 +81,7 @@ class Arena implements AsyncDisposable {
         await RankClient.connect(options(6, hostile.address)),
       ];
       const raws = await Promise.all(
-        [3, 4].map((rank) => RawRank.join(this.relay.address, rank, WORLD)),
+        SEATS.slice(1).map((rank) => RawRank.join(this.relay.address, rank, WORLD)),
       );
       const channel = await RawChannel.join(this.controller.address, hostOf(7), [7]);
       await channel.sendControl({ type: "rank_exit", rank: 7 });
@@ -101,7 +103,7 @@ class Arena implements AsyncDisposable {
     this.scripts.push(
       { leg: "rank", conversation: rankSays.of(0) },
       { leg: "relay", conversation: relaySays.of(0) },
-      ...[2, 3, 4].map((rank): Script => ({
+      ...SEATS.map((rank): Script => ({
         leg: "rank",
         conversation: rankConversation(rank, WORLD, 3),
       })),
@@ -132,11 +134,13 @@ class Arena implements AsyncDisposable {
   /**
    * A round of the honest ranks: all of them have the same bits.
    *
+   * @param exact Whether all of its values must be the same, as they are in every honest frame.
    * @returns The sum and the mass.
    */
-  async round(): Promise<[sum: number, mass: number]> {
+  async round(exact = true): Promise<[sum: number, mass: number]> {
     const results = await soon("a round", Promise.all(this.#clients.map(allReduce)), 60_000);
     const [{ data, mass }] = results as [typeof results[0]];
+    if (exact) assertEquals([...data], new Array(VALUES).fill(data[0]), "the values of a result");
     for (const other of results) {
       assertEquals(new Uint8Array(other.data.buffer), new Uint8Array(data.buffer));
       assertEquals(other.mass, mass);
@@ -150,12 +154,13 @@ class Arena implements AsyncDisposable {
     const ended = end.then(() => over = true);
     let count = 0;
     while (!over) {
-      const [sum, mass] = await this.round();
+      const [sum, mass] = await this.round(exact);
       count++;
       if (!exact) continue;
       // Each rank gives its own power of two: the sum says who is in.
       const holders = Array.from({ length: WORLD }, (_, rank) => rank)
         .filter((rank) => sum & 2 ** rank);
+      assertEquals(sum, holders.reduce((all, rank) => all + 2 ** rank, 0), "the sum");
       assertEquals(sum & HONEST_SUM, HONEST_SUM, `an honest rank is not in the sum ${sum}`);
       assertEquals(mass, holders.length, `the mass of a sum of ${sum}`);
     }
@@ -235,7 +240,7 @@ async function hostileConversations(): Promise<void> {
       closed += played.filter((theirs) => theirs).length;
       // Ends of connections may be heard of a moment later; a frame that was whole may still count.
       await until("a round of the honest ranks alone, exact", async () => {
-        const [sum, mass] = await arena.round();
+        const [sum, mass] = await arena.round(!reseal);
         return sum === HONEST_SUM && mass === HONEST.length;
       });
       for (const [i, server] of arena.servers.entries()) {
