@@ -221,7 +221,7 @@ Deno.test({
 
 async function hostileConversations(): Promise<void> {
   const first = SEED === undefined
-    ? crypto.getRandomValues(new Uint32Array(1))[0]! >> 1
+    ? crypto.getRandomValues(new Uint32Array(1))[0]! >>> 1
     : Number(SEED);
   const count = SEED === undefined ? BATCHES : 1;
   await using arena = await Arena.open();
