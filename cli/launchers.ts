@@ -164,11 +164,20 @@ function askChosen(launcher: string, env: ReadEnvironment): Saying {
   );
 }
 
+/** Whether Slurm is asked: by nobody's choice or by the operator's, and with more than one task. */
+export function countsSlurm(env: ReadEnvironment): boolean {
+  const chosen = env(LAUNCHER_VARIABLE) || "slurm";
+  return chosen === "slurm" && severalTasks(env);
+}
+
+/** A lone task's variables are those of any shell in an allocation. */
+function severalTasks(env: ReadEnvironment): boolean {
+  return !["", "1"].includes(env("SLURM_NTASKS")?.trim() ?? "");
+}
+
 function ask(launcher: string, names: Names, env: ReadEnvironment): Saying {
   const saying: { -readonly [Field in keyof Saying]: Said } = {};
-  // A lone task's variables are those of any shell in an allocation.
-  if (launcher === "slurm" && Number(env("SLURM_NTASKS") ?? 0) === 1) return saying;
-  if (launcher === "slurm" && !env("SLURM_NTASKS")) return saying;
+  if (launcher === "slurm" && !severalTasks(env)) return saying;
   for (const field of FIELDS) {
     const variable = names[field];
     const said = variable === undefined ? undefined : numberIn(env, variable, ` (${launcher})`);

@@ -10,7 +10,14 @@
  */
 
 import { isIPv6 } from "node:net";
-import { askLaunchers, expectPlace, LaunchError, numberIn, type Saying } from "./launchers.ts";
+import {
+  askLaunchers,
+  countsSlurm,
+  expectPlace,
+  LaunchError,
+  numberIn,
+  type Saying,
+} from "./launchers.ts";
 import type { ReadEnvironment } from "./options.ts";
 import type { Launched } from "./spec.ts";
 import { formatRanks } from "./values.ts";
@@ -18,11 +25,13 @@ import { formatRanks } from "./values.ts";
 /**
  * The world size.
  *
- * @throws {LaunchError} when launchers contradict each other.
+ * @throws {LaunchError} when launchers contradict each other, or the task may be one of relays.
  */
 export function launchedWorldSize(env: ReadEnvironment): Launched | undefined {
   const { worldSize } = askLaunchers(env);
-  return worldSize && { text: `${worldSize.value}`, from: worldSize.by };
+  if (worldSize === undefined) return undefined;
+  slurmNodes(env);
+  return { text: `${worldSize.value}`, from: worldSize.by };
 }
 
 /**
@@ -100,13 +109,34 @@ function localBlock({ rank, worldSize, localRank, localSize }: Saying): Block | 
   return { first: rank.value - localRank.value, count: localSize.value, from };
 }
 
+/**
+ * Slurm's tasks on each node of this step, where Slurm counts at all.
+ *
+ * @throws {LaunchError} when there is one on each: `srun --ntasks-per-node=1 deno run relay.ts` is a step of
+ *   relays, whose tasks are not the ranks.
+ */
+function slurmNodes(env: ReadEnvironment): { counts: number[]; variable: string } | undefined {
+  const variable = ["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"].find((name) => env(name));
+  if (variable === undefined || !countsSlurm(env)) return undefined;
+  const counts = tasksPerNode(env(variable) ?? "", variable);
+  if (counts.length > 1 && counts.every((count) => count === 1)) {
+    throw new LaunchError(
+      `${variable} is ${
+        env(variable)
+      }, one task on each node: that may be a step of relays instead of ` +
+        "ranks; say it yourself",
+    );
+  }
+  return { counts, variable };
+}
+
 /** The run of ranks of this node of a Slurm step. */
 function slurmBlock(env: ReadEnvironment): Block | undefined {
   const node = numberIn(env, "SLURM_NODEID", " (slurm)");
-  const variable = ["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"].find((name) => env(name));
-  if (node === undefined || variable === undefined) return undefined;
+  const nodes = slurmNodes(env);
+  if (node === undefined || nodes === undefined) return undefined;
+  const { counts, variable } = nodes;
   const distribution = env("SLURM_DISTRIBUTION") ?? "block";
-  const counts = tasksPerNode(env(variable) ?? "", variable);
   const count = counts[node.value];
   if (count === undefined) {
     throw new LaunchError(`${variable} has no node ${node.value}, which ${node.by} says this is`);

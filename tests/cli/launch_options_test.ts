@@ -129,6 +129,14 @@ const refused: [name: string, env: Variables, texts: string[]][] = [
     ["SLURM_DISTRIBUTION is cyclic"],
   ],
   [
+    "a step of relays",
+    { ...CONTROLLER, ...SLURM, SLURM_STEP_TASKS_PER_NODE: "1(x7)", SLURM_NODEID: "0" },
+    [
+      "--world-size is not given, and: SLURM_STEP_TASKS_PER_NODE is 1(x7), one task on each node",
+      "--ranks is not given, and: ",
+    ],
+  ],
+  [
     "a distribution that shows in the numbers",
     { ...CONTROLLER, ...SLURM, SLURM_PROCID: "6" },
     ["make 4 the first rank of this host, but rank 6 by SLURM_PROCID (slurm) is number 1 here"],
