@@ -6,17 +6,17 @@
 import { getLogger } from "@logtape/logtape";
 import { controllerProgram } from "./cli/controller_options.ts";
 import { makeKernel } from "./cli/kernel.ts";
+import { intake } from "./cli/networks.ts";
 import { PeerFailure, printHttp, printListening, runProgram } from "./cli/program.ts";
 import { Controller } from "./controller/server.ts";
 import { SessionState } from "./controller/state/session_state.ts";
-import { tls } from "./transport/tls.ts";
 
 if (import.meta.main) {
   await runProgram(controllerProgram, async (options, signal) => {
     const { kept, worldSize } = options;
     const outcome = await Controller.run({
       ...options,
-      network: options.tls && tls(options.tls),
+      network: intake("controller", options, options.tls),
       state: kept && ((arena) => SessionState.open({ ...kept, worldSize }, arena)),
       kernel: (arena) => makeKernel(options, arena),
       onListening: printListening,

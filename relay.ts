@@ -7,6 +7,7 @@ import { getLogger } from "@logtape/logtape";
 import { PeerFailure, printListening, runProgram } from "./cli/program.ts";
 import { relayProgram } from "./cli/relay_options.ts";
 import { makeKernel } from "./cli/kernel.ts";
+import { intake } from "./cli/networks.ts";
 import { Relay } from "./relay/server.ts";
 import { tls } from "./transport/tls.ts";
 
@@ -14,6 +15,7 @@ if (import.meta.main) {
   await runProgram(relayProgram, async (options, signal) => {
     const outcome = await Relay.run({
       ...options,
+      ranksNetwork: intake("relay", options, undefined),
       controllerNetwork: options.tls && tls(options.tls),
       kernel: (arena) => makeKernel(options, arena),
       onListening: printListening,

@@ -21,8 +21,10 @@ import {
 import type { ReadEnvironment, Resolution } from "./options.ts";
 import { launchedWorldSize } from "./relay_launch.ts";
 import { readSalt } from "./salt.ts";
-import { finishTls, securityTable } from "./security_options.ts";
+import { finishIntake, finishTls, securityTable } from "./security_options.ts";
 import { option, optionalOption, type OptionSpec } from "./spec.ts";
+import type { Terms } from "../serve/terms.ts";
+import type { GateLimits } from "../transport/gate.ts";
 import type { TlsIdentity } from "../transport/tls_identity.ts";
 import type { LogOptions } from "./log.ts";
 
@@ -132,6 +134,10 @@ export interface CommonOptions {
   readonly workers: number | "auto";
   /** The session salt, 16 bytes. Never to be printed or logged. */
   readonly salt: Uint8Array<ArrayBuffer>;
+  /** What is asked of whoever connects. */
+  readonly terms: Terms;
+  /** How many may connect. */
+  readonly gate: GateLimits;
   /** Who this process is under TLS; undefined: connections are plain. */
   readonly tls: TlsIdentity | undefined;
   readonly log: LogOptions;
@@ -160,6 +166,7 @@ export function finishCommon(
     kernelCache: values.kernelCache,
     workers: values.workers,
     salt: readSalt({ env, saltFile: values.saltFile, saltFileSource: sources.saltFile }),
+    ...finishIntake(values),
     tls: finishTls(values),
     log: { format: values.logFormat, level: values.logLevel },
   };

@@ -4,13 +4,31 @@
  * @module
  */
 
+import { TERMS, type Terms } from "../serve/terms.ts";
+import { BURST_SECONDS, GATE_LIMITS, type GateLimits } from "../transport/gate.ts";
 import { checkIdentity, type TlsIdentity } from "../transport/tls_identity.ts";
 import { describe } from "./options.ts";
 import { option, optionalOption, type OptionValues, UsageError } from "./spec.ts";
-import { formatHostPort, type HostPort, text, yesNo } from "./values.ts";
+import {
+  duration,
+  formatDuration,
+  formatHostPort,
+  type HostPort,
+  text,
+  wholeNumber,
+  yesNo,
+} from "./values.ts";
 
 const file = (help: string) =>
   optionalOption({ value: "FILE", help, schema: text("the name of a file") });
+
+const limit = (help: string, fallback: number) =>
+  option({
+    value: "N",
+    help,
+    schema: wholeNumber(1, 1_000_000),
+    fallback: `${fallback}`,
+  });
 
 /** The table of these options. */
 export const securityTable = {
@@ -24,7 +42,46 @@ export const securityTable = {
     schema: yesNo(),
     fallback: "false",
   }),
+  handshakeDeadline: option({
+    value: "TIME",
+    help: "how long whoever connects may take to say who it is",
+    schema: duration(),
+    show: formatDuration,
+    fallback: formatDuration(TERMS.handshakeMs),
+  }),
+  maxConnections: limit("the most connections at once", GATE_LIMITS.connections),
+  maxStrangers: limit(
+    "the most connections at once that have not said who they are; beyond it the oldest is closed",
+    GATE_LIMITS.strangers,
+  ),
+  maxStrangersPerAddress: limit(
+    "the same for one address; all ranks of a host count as one",
+    GATE_LIMITS.strangersPerAddress,
+  ),
+  acceptRate: limit(
+    `the most new connections a second from one address, with bursts of ${BURST_SECONDS} times as many`,
+    GATE_LIMITS.acceptRate,
+  ),
 };
+
+/** What is asked of whoever connects, and how many may. */
+export interface Intake {
+  readonly terms: Terms;
+  readonly gate: GateLimits;
+}
+
+/** Gathers the limits on whoever connects. */
+export function finishIntake(values: OptionValues<typeof securityTable>): Intake {
+  return {
+    terms: { handshakeMs: values.handshakeDeadline },
+    gate: {
+      connections: values.maxConnections,
+      strangers: values.maxStrangers,
+      strangersPerAddress: values.maxStrangersPerAddress,
+      acceptRate: values.acceptRate,
+    },
+  };
+}
 
 /** A place to listen at that other hosts may reach. */
 export interface Exposure {

@@ -15,19 +15,15 @@ import { encodeRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import type { Tagger } from "../workers/tagger.ts";
 import type { Host } from "./membership.ts";
+import type { RelayTerms } from "./relay_terms.ts";
 
-/** How long a stranger may take until its Hello is there, in milliseconds. */
-const HELLO_MS = 10_000;
 /** How long a refused relay gets to read why, in milliseconds. */
 const LAST_WORD_MS = 2_000;
 
 /** What a port needs of its controller. */
 export interface RelayHost {
-  readonly salt: Uint8Array;
   readonly tagger: Tagger;
-  readonly ceiling: number;
-  /** How long one record may take from its first byte to its last, in milliseconds. */
-  readonly recordMs: number;
+  readonly terms: RelayTerms;
 
   /**
    * Takes a relay in, and calls {@link RelayPort.welcome} once it is.
@@ -83,8 +79,8 @@ export class RelayPort {
   constructor(connection: Connection, controller: RelayHost) {
     this.#link = new Link(connection);
     this.#controller = controller;
-    this.#reader = new RecordReader(this.#link, controller);
-    this.#writer = new RecordWriter(this.#link, controller.salt);
+    this.#reader = new RecordReader(this.#link, { ...controller.terms, tagger: controller.tagger });
+    this.#writer = new RecordWriter(this.#link, controller.terms.salt);
   }
 
   /** The host at the other end, once its Hello was taken. */
@@ -119,12 +115,17 @@ export class RelayPort {
       ...(place === undefined ? {} : { place }),
     });
     this.#welcome.catch(() => {});
+    this.#link.welcome();
   }
 
   /** Serves the channel until it ends. Never rejects for what the peer does. */
   async run(): Promise<void> {
     try {
-      await this.#link.within(HELLO_MS, "waiting for a relay's Hello", () => this.#hello());
+      await this.#link.within(
+        this.#controller.terms.handshakeMs,
+        "waiting for a relay's Hello",
+        () => this.#hello(),
+      );
       while (await this.#readRecord());
       this.#leave("it closed its channel");
     } catch (error) {
@@ -161,7 +162,7 @@ export class RelayPort {
   /** Tells the relay why it must go, and closes. Never rejects. */
   async refuse(reason: string): Promise<void> {
     this.#leave(reason, true);
-    await this.#link.closeAfter(encodeRefusal(reason, this.#controller.salt), LAST_WORD_MS);
+    await this.#link.closeAfter(encodeRefusal(reason, this.#controller.terms.salt), LAST_WORD_MS);
   }
 
   /** Closes the channel at once, unless a last word is on its way. */
@@ -176,7 +177,7 @@ export class RelayPort {
 
   async #send(what: string, write: () => Promise<void>): Promise<void> {
     try {
-      await this.#link.within(this.#controller.recordMs, what, write);
+      await this.#link.within(this.#controller.terms.recordMs, what, write);
     } catch (error) {
       if (!(error instanceof TransportError)) throw error;
       this.#leave(error.message);

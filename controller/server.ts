@@ -16,6 +16,7 @@ import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
 import { RoundClock } from "../serve/round_clock.ts";
 import { Sitting } from "../serve/sitting.ts";
+import { StrangerLog } from "../serve/stranger_log.ts";
 import { tcp } from "../transport/network.ts";
 import { formatAddress } from "../transport/tcp.ts";
 import { WireError } from "../wire/errors.ts";
@@ -27,6 +28,7 @@ import { Reception } from "./reception.ts";
 import { type RelayHost, RelayPort } from "./relay_port.ts";
 import type { RoundHooks } from "./hooks.ts";
 import type { ControllerOutcome, ControllerSettings } from "./settings.ts";
+import { type RelayTerms, relayTerms } from "./relay_terms.ts";
 import { Sidelines } from "./sidelines.ts";
 import { keeping } from "./state/session_state.ts";
 import type { SessionObserver } from "./observer.ts";
@@ -41,12 +43,14 @@ const GRACE_MS = 5_000;
 export class Controller implements RelayHost {
   readonly #settings: ControllerSettings;
   readonly #log = getLogger(["tierfold", "controller"]);
+  readonly #strangers = new StrangerLog(this.#log);
   readonly #arena: Arena;
   readonly #membership: Membership;
   readonly #reception: Reception;
   readonly #barrier = new FoldBarrier([]);
   #out: FrameSlot;
   readonly tagger: PooledTagger;
+  readonly terms: RelayTerms;
   readonly #folder: RoundFolder;
   readonly #sidelines: Sidelines | undefined;
   readonly #state: RoundHooks | undefined;
@@ -90,6 +94,7 @@ export class Controller implements RelayHost {
     });
     this.#out = new FrameSlot(arena);
     const workers = settings.workers === "auto" ? autoWorkers() : settings.workers;
+    this.terms = relayTerms(settings);
     this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
     this.#folder = new RoundFolder(
       arena,
@@ -136,18 +141,6 @@ export class Controller implements RelayHost {
   }
 
   // What a relay's port asks.
-
-  get salt(): Uint8Array {
-    return this.#settings.salt;
-  }
-
-  get ceiling(): number {
-    return this.#settings.frameCeilingBytes;
-  }
-
-  get recordMs(): number {
-    return this.#settings.roundDeadlineMs;
-  }
 
   async hello(port: RelayPort, hello: ControlMessage & { type: "hello" }): Promise<void> {
     const host = await this.#reception.admit(port, hello);
@@ -237,7 +230,7 @@ export class Controller implements RelayHost {
     const { host } = port;
     if (refused && !this.#sitting.over) this.#observer?.refused(port.peer, host, reason);
     if (host === undefined) {
-      this.#log.warn("a connection from {peer} ended: {reason}", { peer: port.peer, reason });
+      this.#strangers.tell(port.peer, reason, performance.now());
       return;
     }
     const { lost, inRound } = this.#reception.leave(port);

@@ -5,6 +5,7 @@
  */
 import type { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
+import type { Terms } from "../serve/terms.ts";
 import type { Network } from "../transport/network.ts";
 import type { Address } from "../transport/tcp.ts";
 import type { SidelineOptions } from "./sidelines.ts";
@@ -25,6 +26,8 @@ export interface ControllerSettings {
   deadlineFloorMs?: number | undefined;
   /** How long relays that were lost may take to come back; 0, or left out: nobody waits for them. */
   returnDeadlineMs?: number;
+  /** What is asked of whoever connects; {@link TERMS} when left out. */
+  terms?: Terms;
   /** Makes the kernel that sums. */
   kernel: (arena: Arena) => Promise<FoldKernel>;
   /** Where relays come from; TCP when left out. */

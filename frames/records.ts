@@ -40,21 +40,31 @@ export class RecordReader {
   readonly #tagger: Tagger;
   readonly #ceiling: number;
   readonly #recordMs: number;
+  /** The most bytes of a record without a frame: fewer until the first one has shown who speaks. */
+  #smallBytes: number;
   readonly #start = new Uint8Array(RECORD_HEADER_BYTES);
 
   /**
    * @param options.ceiling The most bytes of a frame's data.
+   * @param options.helloBytes The most bytes of the first record; the limit of all others when left out.
    * @param options.recordMs How long one record may take from its first byte to its last.
    */
   constructor(
     link: Link,
-    options: { salt: Uint8Array; tagger: Tagger; ceiling: number; recordMs: number },
+    options: {
+      salt: Uint8Array;
+      tagger: Tagger;
+      ceiling: number;
+      helloBytes?: number;
+      recordMs: number;
+    },
   ) {
     this.#link = link;
     this.#salt = options.salt;
     this.#tagger = options.tagger;
     this.#ceiling = options.ceiling;
     this.#recordMs = options.recordMs;
+    this.#smallBytes = options.helloBytes ?? MAX_CONTROL_BYTES;
   }
 
   /**
@@ -98,18 +108,19 @@ export class RecordReader {
   }
 
   async #readSmall(header: RecordHeader): Promise<IncomingRecord> {
-    if (header.length > MAX_CONTROL_BYTES) {
+    if (header.length > this.#smallBytes) {
       throw new WireError(
         "ceiling",
         "connection",
         `reading a ${header.kind} record from ${this.#link.peer}: ${header.length} bytes announced, ` +
-          `at most ${MAX_CONTROL_BYTES} allowed`,
+          `at most ${this.#smallBytes} allowed`,
       );
     }
     const record = new Uint8Array(RECORD_HEADER_BYTES + header.length);
     record.set(this.#start);
     await this.#read(record.subarray(RECORD_HEADER_BYTES), `a ${header.kind} record`);
     const { payload } = decodeRecord(record, this.#salt, this.#ceiling);
+    this.#smallBytes = MAX_CONTROL_BYTES;
     return header.kind === "data"
       ? { kind: "data", rank: header.rank }
       : { kind: "control", message: decodeControl(payload) };

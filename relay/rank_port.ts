@@ -8,6 +8,7 @@ import type { NonFiniteScreen } from "../fold/nonfinite.ts";
 import { checkFoldable } from "../fold/schema.ts";
 import { type Arriving, receiveFrame } from "../frames/receive.ts";
 import type { FrameSlot } from "../frames/slot.ts";
+import type { Terms } from "../serve/terms.ts";
 import { type Connection, TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
 import { WireError } from "../wire/errors.ts";
@@ -24,8 +25,6 @@ import { encodeRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import type { Tagger } from "../workers/tagger.ts";
 
-/** How long a stranger may take to say who it is, in milliseconds. */
-const HANDSHAKE_MS = 10_000;
 /** How long a refused rank gets to read why, in milliseconds. */
 const LAST_WORD_MS = 2_000;
 
@@ -34,6 +33,7 @@ export interface RankHost {
   readonly salt: Uint8Array;
   readonly tagger: Tagger;
   readonly ceiling: number;
+  readonly terms: Terms;
   /** Looks for values that are not finite. */
   readonly screen: NonFiniteScreen;
   /** How long one frame may take from its first byte to its last, in milliseconds. */
@@ -151,7 +151,7 @@ export class RankPort {
   async #letIn(): Promise<void> {
     const bytes = new Uint8Array(HANDSHAKE_BYTES);
     const there = await this.#link.within(
-      HANDSHAKE_MS,
+      this.#host.terms.handshakeMs,
       "waiting for a rank's handshake",
       () => this.#link.readFully(bytes, "a rank's handshake"),
     );
@@ -160,7 +160,9 @@ export class RankPort {
     }
     const handshake = decodeHandshake(bytes, [PROTOCOL_F32, PROTOCOL_BF16]);
     this.#version = handshake.version;
-    await this.#unlessGone(this.#host.admit(handshake, this), handshake.rank);
+    const admitted = this.#host.admit(handshake, this);
+    this.#link.welcome();
+    await this.#unlessGone(admitted, handshake.rank);
     await this.#link.writeFully(encodeAck(handshake.version), "the answer to a handshake");
   }
 

@@ -15,6 +15,8 @@ import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
 import { Sitting } from "../serve/sitting.ts";
+import { StrangerLog } from "../serve/stranger_log.ts";
+import { TERMS, type Terms } from "../serve/terms.ts";
 import { tcp } from "../transport/network.ts";
 import { formatAddress } from "../transport/tcp.ts";
 import { WireError } from "../wire/errors.ts";
@@ -30,6 +32,7 @@ import { controllerLimit, type RelayOutcome, type RelaySettings } from "./settin
 export class Relay implements RankHost, LifelineHost {
   readonly #settings: RelaySettings;
   readonly #log;
+  readonly #strangers: StrangerLog;
   readonly #arena: Arena;
   readonly #barrier: FoldBarrier;
   readonly #out: FrameSlot;
@@ -69,6 +72,7 @@ export class Relay implements RankHost, LifelineHost {
   private constructor(settings: RelaySettings, arena: Arena, kernel: FoldKernel) {
     this.#settings = settings;
     this.#log = getLogger(["tierfold", "relay"]).with({ host: settings.host });
+    this.#strangers = new StrangerLog(this.#log);
     this.#arena = arena;
     this.#barrier = new FoldBarrier(settings.ranks);
     this.#out = new FrameSlot(arena);
@@ -105,6 +109,10 @@ export class Relay implements RankHost, LifelineHost {
 
   get salt(): Uint8Array {
     return this.#settings.salt;
+  }
+
+  get terms(): Terms {
+    return this.#settings.terms ?? TERMS;
   }
 
   get ceiling(): number {
@@ -182,7 +190,7 @@ export class Relay implements RankHost, LifelineHost {
     const { rank } = port;
     if (rank === undefined) {
       // Refused, or gone before it was let in.
-      this.#log.warn("a connection from {peer} ended: {reason}", { peer: port.peer, reason });
+      this.#strangers.tell(port.peer, reason, performance.now());
       for (const [waiting, waitingPort] of this.#ports) {
         if (waitingPort === port) this.#ports.delete(waiting);
       }

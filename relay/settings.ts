@@ -6,6 +6,7 @@
 import type { NonFinitePolicy } from "../fold/nonfinite.ts";
 import type { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
+import type { Terms } from "../serve/terms.ts";
 import type { Network } from "../transport/network.ts";
 import type { Address } from "../transport/tcp.ts";
 import type { Manifest } from "../wire/manifest.ts";
@@ -32,6 +33,8 @@ export interface RelaySettings {
   nonfinite?: NonFinitePolicy;
   /** Names for the tensors, for messages. */
   manifest?: Manifest | undefined;
+  /** What is asked of whoever connects; {@link TERMS} when left out. */
+  terms?: Terms;
   /** Makes the kernel that sums. */
   kernel: (arena: Arena) => Promise<FoldKernel>;
   /** Where ranks come from; TCP when left out. */

@@ -22,6 +22,9 @@ export interface Connection {
   /** Says that nothing more will be written; the other end reads the end of the stream. */
   closeWrite(): Promise<void>;
 
+  /** Says that the other end has said who it is: limits on strangers no longer count for it. */
+  welcome?(): void;
+
   /** Ends both directions at once; a pending read or write fails. May be called again. */
   close(): void;
 }

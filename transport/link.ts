@@ -190,6 +190,11 @@ export class Link {
     }
   }
 
+  /** Says that the other end has said who it is: limits on strangers no longer count for it. */
+  welcome(): void {
+    this.#connection.welcome?.();
+  }
+
   /** Closes this end; pending reads and writes fail with `reason`. Further calls do nothing. */
   close(reason?: TransportError): void {
     if (this.#ended) return;

@@ -145,6 +145,10 @@ export class TlsConnection implements Connection {
     return this.#settled((done) => this.#socket.end(done));
   }
 
+  welcome(): void {
+    this.#below.welcome?.();
+  }
+
   close(): void {
     this.#socket.destroy();
     this.#below.close();

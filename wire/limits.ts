@@ -40,6 +40,16 @@ export function frameCeilingFor(modelBytes: number): number {
   return Math.min(Math.max(2 * modelBytes, MIN_FRAME_CEILING), MAX_FRAME_BYTES);
 }
 
+/**
+ * The most bytes of a Hello that a session can take, which is the longest control message.
+ *
+ * @param worldSize How many ranks the session has.
+ */
+export function helloBytes(worldSize: number): number {
+  // A rank takes at most 5 bytes; 128 are for the variant, lengths, and what later versions append.
+  return Math.min(5 * worldSize + MAX_HOST_NAME_BYTES + 128, MAX_CONTROL_BYTES);
+}
+
 invariant(DEFAULT_FRAME_CEILING <= MAX_FRAME_BYTES, "the default ceiling fits a u32 length");
 invariant(MIN_FRAME_CEILING <= DEFAULT_FRAME_CEILING, "the least ceiling is not above the default");
 invariant(

@@ -1,3 +1,5 @@
+import { TERMS } from "../../serve/terms.ts";
+import { GATE_LIMITS } from "../../transport/gate.ts";
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { renderHelp } from "../../cli/flags.ts";
 import { resolveOptions } from "../../cli/options.ts";
@@ -132,6 +134,8 @@ Deno.test("options: the relay's, from the command line", () => {
     kernelCache: undefined,
     workers: 3,
     salt: Uint8Array.fromHex(SALT),
+    terms: TERMS,
+    gate: GATE_LIMITS,
     tls: undefined,
     log: { format: "json", level: "debug" },
   });
@@ -148,6 +152,8 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     kernelCache: undefined,
     workers: "auto",
     salt: Uint8Array.fromHex(SALT),
+    terms: TERMS,
+    gate: GATE_LIMITS,
     tls: undefined,
     log: { format: "human", level: "info" },
   };

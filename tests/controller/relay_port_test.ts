@@ -9,6 +9,7 @@ import { encodeControl } from "../../wire/control.ts";
 import { encodeChannelMagic, encodeRecord } from "../../wire/mux.ts";
 import { LoopTagger } from "../../workers/tagger.ts";
 import { frameOf } from "../cluster/raw.ts";
+import { TERMS } from "../../serve/terms.ts";
 import { converse, type Trouble, troubles } from "../transport/peer.ts";
 import { hex, SALT } from "../vectors.ts";
 
@@ -35,10 +36,8 @@ async function serve(trouble: Trouble): Promise<{ seen: string[]; left: string[]
   const seen: string[] = [];
   const left: string[] = [];
   const controller: RelayHost = {
-    salt: SALT,
+    terms: { ...TERMS, salt: SALT, ceiling: 65_536, helloBytes: 1_000, recordMs: 10_000 },
     tagger: new LoopTagger(SALT),
-    ceiling: 65_536,
-    recordMs: 10_000,
     hello(port, { host: name, ranks }) {
       port.welcome(membership.claim(name, ranks), undefined);
       seen.push(`hello ${name} ${ranks}`);

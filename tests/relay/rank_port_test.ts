@@ -4,6 +4,7 @@ import * as fc from "fast-check";
 import { NonFiniteScreen } from "../../fold/nonfinite.ts";
 import { FrameSlot } from "../../frames/slot.ts";
 import { Arena } from "../../kernels/arena.ts";
+import { TERMS } from "../../serve/terms.ts";
 import { Link } from "../../transport/link.ts";
 import { Pipe } from "../../transport/pipe.ts";
 import { decodeRefusal } from "../../wire/refusal.ts";
@@ -27,6 +28,7 @@ const screen = new NonFiniteScreen(arena, "refuse");
 function hostWith(slot: FrameSlot) {
   const seen = { entered: 0, frames: [] as string[], left: [] as [boolean, string][] };
   const host: RankHost = {
+    terms: TERMS,
     salt: SALT,
     tagger: new LoopTagger(SALT),
     ceiling: 65_536,

@@ -1,0 +1,14 @@
+/**
+ * What servers ask of whoever connects.
+ *
+ * @module
+ */
+
+/** The terms on which a connection is taken. */
+export interface Terms {
+  /** How long a stranger may take to say who it is, in milliseconds. */
+  handshakeMs: number;
+}
+
+/** Those of a server that is told nothing else. */
+export const TERMS: Terms = { handshakeMs: 10_000 };
