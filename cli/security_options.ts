@@ -127,7 +127,9 @@ const MAX_FILE_BYTES = 1 << 20;
  * @returns Undefined when none of the three is given.
  * @throws {UsageError} when some are missing, cannot be read, or do not belong together.
  */
-export function finishTls(values: OptionValues<typeof securityTable>): TlsIdentity | undefined {
+export function finishTls(
+  values: Pick<OptionValues<typeof securityTable>, "tlsCert" | "tlsKey" | "tlsCa">,
+): TlsIdentity | undefined {
   const { tlsCert, tlsKey, tlsCa } = values;
   const given = [tlsCert, tlsKey, tlsCa].filter((name) => name !== undefined).length;
   if (given === 0) return undefined;

@@ -106,7 +106,7 @@ export const doctorProgram: Program<typeof table, DoctorOptions> = {
     env,
     saltFile: values.saltFile,
     saltFileSource: sources.saltFile,
-    tls: () => finishTls({ ...values, allowPlain: false }),
+    tls: () => finishTls(values),
     listen: values.listen,
     http: values.http,
     worldSize: values.worldSize,
