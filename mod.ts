@@ -5,6 +5,26 @@
  * A training process is a rank: it connects to the relay of its host and averages its tensors with all
  * other ranks, in place.
  *
+ * ```ts
+ * import { RankClient } from "@tierfold/tierfold";
+ *
+ * async function train(weights: Float32Array, step: (weights: Float32Array) => number) {
+ *   const client = await RankClient.connect({
+ *     relay: "127.0.0.1:7071",
+ *     rank: 0,
+ *     worldSize: 2,
+ *     salt: Deno.env.get("TIERFOLD_SALT") ?? "",
+ *   });
+ *   for (let round = 0; round < 50; round++) {
+ *     const steps = step(weights); // a few steps of an optimizer on data of one's own
+ *     await client.allReduce([weights], { mass: steps });
+ *   }
+ *   await client.close();
+ * }
+ *
+ * console.assert(typeof train === "function");
+ * ```
+ *
  * @module
  */
 export { RankClient, type RoundResult } from "./rank/client.ts";

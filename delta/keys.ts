@@ -74,7 +74,17 @@ export class KeyRing {
     this.#readAtMs = nowMs;
   }
 
-  /** A ring that never changes. */
+  /**
+   * A ring that never changes.
+   *
+   * ```ts
+   * import { assertEquals } from "@std/assert";
+   * import { KeyRing } from "@tierfold/tierfold";
+   *
+   * const current = new TextEncoder().encode("fleet-secret");
+   * assertEquals(KeyRing.of({ current }).keys(), { current });
+   * ```
+   */
   static of(keys: FleetKeys): Pick<KeyRing, "keys"> {
     return { keys: () => keys };
   }

@@ -22,7 +22,16 @@ const ACCEPT_PAUSE_MS = 100;
 /** A fatal alert, protocol_version (RFC 8446, 6): ends a TLS handshake for good. */
 export const TLS_ALERT: readonly number[] = [21, 3, 3, 0, 2, 2, 70];
 
-/** `HOST:PORT`, an IPv6 address in brackets. */
+/**
+ * `HOST:PORT`, an IPv6 address in brackets.
+ *
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { formatAddress } from "@tierfold/tierfold";
+ *
+ * assertEquals(formatAddress({ hostname: "::1", port: 7070 }), "[::1]:7070");
+ * ```
+ */
 export function formatAddress({ hostname, port }: Address): string {
   return hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
 }

@@ -312,6 +312,18 @@ export function checkDweStateHash(fragment: DweFragment): void {
 /**
  * Decodes a fragment and believes it only after its signature and its state hash were checked.
  *
+ * ```ts
+ * import { assertEquals, assertThrows } from "@std/assert";
+ * import { DweError, openDwe, sealDwe } from "@tierfold/tierfold";
+ *
+ * const layers = [{ layerIndex: 0, shape: [2], values: new Float32Array([0.5, -1]) }];
+ * const key = new TextEncoder().encode("fleet-secret");
+ * const bytes = sealDwe({ sessionId: "run-1", sequence: 1n, layers }, key);
+ * assertEquals(openDwe(bytes, { current: key }).layers, layers);
+ * bytes[bytes.length - 100]! ^= 1;
+ * assertThrows(() => openDwe(bytes, { current: key }), DweError);
+ * ```
+ *
  * @throws {DweError} Oversized, Truncated, Trailing, Malformed, Schema, Unsigned, BadSignature, StateHash.
  */
 export function openDwe(bytes: Uint8Array, keys: FleetKeys): DweFragment {

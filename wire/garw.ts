@@ -128,6 +128,14 @@ export function decodeGarw(bytes: Uint8Array): GarwBlock {
 /**
  * Encodes a block.
  *
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { decodeGarw, encodeGarw } from "@tierfold/tierfold";
+ *
+ * const block = { shape: [2, 2], values: new Float32Array([1, 2, 3, 4]), numSamples: 7 };
+ * assertEquals(decodeGarw(encodeGarw(block)), block);
+ * ```
+ *
  * @throws {RangeError} when a dim, the number of values or numSamples does not fit a u32.
  */
 export function encodeGarw(block: GarwBlock): Uint8Array<ArrayBuffer> {
@@ -162,6 +170,15 @@ export function canonicalGarw(values: Float32Array, numSamples: number): Uint8Ar
 
 /**
  * The name of a block.
+ *
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { garwCid } from "@tierfold/tierfold";
+ *
+ * const values = new Float32Array([1, 2, 3]);
+ * // The name follows from what is in the block alone.
+ * assertEquals(garwCid({ values, numSamples: 7 }), garwCid({ values: values.slice(), numSamples: 7 }));
+ * ```
  *
  * @returns "grad-" and 16 lower-case hex digits.
  * @throws {RangeError} when numSamples does not fit a u32.

@@ -81,6 +81,15 @@ export function signParts(parts: SignedParts, salt: Uint8Array): string {
 /**
  * The four headers that let a request in.
  *
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { signedHeaders } from "@tierfold/tierfold";
+ *
+ * const salt = crypto.getRandomValues(new Uint8Array(16));
+ * const headers = signedHeaders({ method: "GET", path: "/v1/passes" }, salt);
+ * assertEquals(Object.keys(headers).length, 4);
+ * ```
+ *
  * @param request.path The path with its query, as it will be sent.
  * @param salt The session salt, 16 bytes.
  * @param nowMs Milliseconds since 1970.

@@ -18,6 +18,19 @@ function sameShape(a: readonly number[], b: readonly number[]): boolean {
  * adds value x f32(f32(num_samples) / f32(total)); when every block has 0 samples, each adds
  * f32(value / f32(number of blocks)).
  *
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { fedavg } from "@tierfold/tierfold";
+ *
+ * const block = (value: number, numSamples: number) => ({
+ *   shape: [1],
+ *   values: new Float32Array([value]),
+ *   numSamples,
+ * });
+ * assertEquals([...fedavg([block(1, 1), block(5, 3)])], [4]);
+ * assertEquals([...fedavg([block(1, 0), block(5, 0)])], [3]);
+ * ```
+ *
  * @param blocks One layer of each peer, all of one shape.
  * @returns The mean, f32, of the blocks' shape.
  * @throws {GarwError} EmptyInput without blocks; ShapeMismatch, naming both shapes.
