@@ -10,28 +10,44 @@ const CHUNK_BYTES = 64 * 1024;
 /** Told of the bytes of one connection, numbered from 0, before they are passed on. */
 export type Tap = (connection: number, direction: "up" | "down", bytes: Uint8Array) => void;
 
-/** Passes connections on to one place, whose port may change between two of them. */
+/** Pause between two attempts to have the port again, in milliseconds. */
+const AGAIN_MS = 50;
+
+/** Passes connections on to one place, which may be gone for a while and come back elsewhere. */
 export class TcpProxy {
-  readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  /** Where it listens, HOST:PORT; the same as long as it lives. */
+  readonly address: string;
   readonly #tap: Tap;
   readonly #open = new Set<Deno.TcpConn>();
   readonly #running = new Set<Promise<void>>();
+  #listener: Deno.TcpListener | undefined;
+  #target: string | undefined;
   #count = 0;
   #closed = false;
 
   /**
-   * Listens on a free port of the loopback.
+   * Takes a free port of the loopback.
    *
    * @param target HOST:PORT to which connections made from now on go.
    */
-  constructor(public target: string, tap: Tap = () => {}) {
+  constructor(target?: string, tap: Tap = () => {}) {
     this.#tap = tap;
-    this.#track(this.#accept());
+    this.#target = target;
+    this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    this.address = `127.0.0.1:${this.#listener.addr.port}`;
+    if (target === undefined) this.lead(undefined);
+    else this.#track(this.#accept(this.#listener));
   }
 
-  /** Where it listens, HOST:PORT. */
-  get address(): string {
-    return `127.0.0.1:${this.#listener.addr.port}`;
+  /** Leads new connections elsewhere; nowhere, so that they are refused, when there is no target. */
+  lead(target: string | undefined): void {
+    this.#target = target;
+    if (target !== undefined) {
+      this.#track(this.#listen());
+      return;
+    }
+    this.#listener?.close();
+    this.#listener = undefined;
   }
 
   /** How many connections are open. */
@@ -53,17 +69,30 @@ export class TcpProxy {
 
   /** Stops listening and ends every connection. */
   async close(): Promise<void> {
-    if (!this.#closed) this.#listener.close();
+    this.lead(undefined);
     this.#closed = true;
     this.cut();
     await Promise.all(this.#running);
   }
 
-  async #accept(): Promise<void> {
-    while (!this.#closed) {
+  /** Listens on its port again, as soon as it can be had. */
+  async #listen(): Promise<void> {
+    const port = Number(this.address.split(":")[1]);
+    while (this.#target !== undefined && this.#listener === undefined && !this.#closed) {
       try {
-        const inner = await this.#listener.accept();
-        this.#track(this.#serve(inner, this.#count++));
+        this.#listener = Deno.listen({ hostname: "127.0.0.1", port });
+        this.#track(this.#accept(this.#listener));
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      }
+    }
+  }
+
+  async #accept(listener: Deno.TcpListener): Promise<void> {
+    while (this.#listener === listener) {
+      try {
+        const near = await listener.accept();
+        this.#track(this.#serve(near, this.#count++));
       } catch {
         // Closed, or a stranger who left before he was let in.
       }
@@ -71,7 +100,7 @@ export class TcpProxy {
   }
 
   async #serve(near: Deno.TcpConn, connection: number): Promise<void> {
-    const [hostname, port] = this.target.split(":");
+    const [hostname, port] = (this.#target ?? "").split(":");
     let far: Deno.TcpConn;
     try {
       far = await Deno.connect({ hostname: hostname!, port: Number(port) });
