@@ -2,21 +2,25 @@
 // its mass names.
 //
 // A Model frame of rank q has the mass 2^(q + 6 c), c being one of three: the bits of a total name the
-// ranks in it. Its first tensor holds the number of the attempt at place q and zeros elsewhere, so that
-// the result says whose which frame is in it. Its second tensor holds values whose sum depends on the
-// order in which they are added.
+// ranks in it. Its first tensor holds the code of the frame at place q and zeros elsewhere, so that the
+// result says which frame of whom is in it. Its second tensor holds values whose sum depends on the order
+// in which they are added.
 import { type Operation, type Plan } from "./plan.ts";
 import { Random } from "./random.ts";
 
 const RANKS = 6;
 /** How many masses a rank can have, besides 0. */
 const CLASSES = 3;
+/** Codes of frames: few enough to survive bf16. */
+const CODES = 128;
 
 /** One frame that a rank tries to have folded. */
 export interface Attempt {
   readonly rank: number;
   /** From 1, for each rank. */
   readonly id: number;
+  /** What its tensors call it, from 1; comes again after 128 frames. */
+  readonly code: number;
   readonly index: number;
   readonly operation: Operation;
   readonly mass: number;
@@ -39,6 +43,13 @@ export interface Outcome {
 const { fround } = Math;
 const bits = (values: Float32Array) =>
   new Uint32Array(values.buffer, values.byteOffset, values.length);
+
+/** Rounded to bf16, to nearest, ties to even. */
+function toBf16(value: number): number {
+  const one = bits(Float32Array.of(value));
+  one[0] = (one[0]! + 0x7fff + ((one[0]! >>> 16) & 1)) & 0xffff0000;
+  return new Float32Array(one.buffer)[0]!;
+}
 
 function same(a: Float32Array, b: Float32Array): boolean {
   const [left, right] = [bits(a), bits(b)];
@@ -76,7 +87,8 @@ export class Oracle {
     // must be refused, not added.
     const width = operation.kind === "broadcast" ? RANKS + 1 + operation.root : 0;
     const who = new Float32Array(plan.worldSize + width);
-    who[rank] = id;
+    const code = (id - 1) % CODES + 1;
+    who[rank] = code;
     const tensors = [who];
     if (operation.kind !== "counts") {
       tensors.push(Float32Array.from({ length: size }, () => anyValue(random)));
@@ -87,7 +99,7 @@ export class Oracle {
       !(operation.kind === "broadcast" && operation.root !== rank);
     if (poison) tensors[1]![random.int(0, size - 1)] = random.pick([NaN, Infinity, -Infinity]);
     const odd = how.odd && operation.kind !== "counts";
-    const attempt = { rank, id, index, operation, mass, tensors, poison, odd };
+    const attempt = { rank, id, code, index, operation, mass, tensors, poison, odd };
     this.#attempts[rank]!.push(attempt);
     return attempt;
   }
@@ -120,7 +132,7 @@ export class Oracle {
       if (rest % 2 === 0) continue;
       const rank = e % RANKS;
       if (ids.has(rank)) return wrong(`rank ${rank} is in the mass twice`);
-      ids.set(rank, Math.round(outcome.tensors[0]![rank]! * mass / 2 ** e));
+      ids.set(rank, this.#id(rank, Math.round(outcome.tensors[0]![rank]! * mass / 2 ** e)));
     }
     const frames = this.#frames(attempt, ids, wrong);
     if (frames === undefined) return;
@@ -129,7 +141,9 @@ export class Oracle {
 
   #judgeSum(attempt: Attempt, outcome: Outcome, wrong: (text: string) => void): void {
     const ids = new Map<number, number>();
-    outcome.tensors[0]!.forEach((id, rank) => id !== 0 && ids.set(rank, id));
+    outcome.tensors[0]!.forEach((code, rank) => {
+      if (code !== 0) ids.set(rank, this.#id(rank, code));
+    });
     const frames = this.#frames(attempt, ids, wrong);
     if (frames !== undefined) this.#compare(attempt, outcome, frames, undefined, wrong);
   }
@@ -139,7 +153,7 @@ export class Oracle {
     if (operation.kind !== "broadcast") return;
     const { root } = operation;
     if (outcome.mass !== 1) wrong("expected the mass of the root, 1");
-    const id = outcome.tensors[0]![root]!;
+    const id = this.#id(root, outcome.tensors[0]![root]!);
     const source = this.#attempts[root]![id - 1];
     if (source === undefined) return wrong(`the root has no frame ${id}`);
     if (attempt.rank === root && id !== attempt.id) return wrong(`frame ${id} came instead`);
@@ -147,6 +161,12 @@ export class Oracle {
     if (!source.tensors.every((tensor, i) => same(tensor, outcome.tensors[i]!))) {
       wrong(`not the bits of frame ${id} of the root`);
     }
+  }
+
+  /** The latest frame of a rank with that code. */
+  #id(rank: number, code: number): number {
+    const last = this.#attempts[rank]!.length;
+    return code < 1 || code > CODES ? 0 : last - ((last - code) % CODES + CODES) % CODES;
   }
 
   /** The frames that a result names, by rank; undefined when they cannot be in it together. */
@@ -205,15 +225,23 @@ export class Oracle {
           const frame = frames.get(rank);
           if (frame === undefined) continue;
           const scale = factor === undefined ? 1 : frame.mass;
+          const narrow = factor !== undefined && this.#plan.wires[rank] === "bf16";
           const values = frame.tensors[i]!;
-          for (let j = 0; j < sum.length; j++) sum[j]! += fround(values[j]! * scale);
+          for (let j = 0; j < sum.length; j++) {
+            const value = fround(values[j]! * scale);
+            sum[j]! += narrow ? toBf16(value) : value;
+          }
         }
         for (let j = 0; j < sum.length; j++) total[j]! += sum[j]!;
       }
       if (factor !== undefined) {
         for (let j = 0; j < total.length; j++) total[j] = fround(total[j]! * factor);
       }
-      if (!same(total, outcome.tensors[i]!)) {
+      if (same(total, outcome.tensors[i]!)) return;
+      // When all who are there take bf16, so does the result.
+      const narrow = factor !== undefined &&
+        [...frames.keys()].every((rank) => this.#plan.wires[rank] === "bf16");
+      if (!narrow || !same(total.map(toBf16), outcome.tensors[i]!)) {
         const names = [...frames].map(([rank, { id }]) => `${rank}:${id}`).join(" ");
         wrong(`tensor ${i} is not the fold of ${names} in the order of ranks`);
       }

@@ -62,9 +62,13 @@ export interface Plan {
   readonly operations: readonly Operation[];
   /** The longest time between two rounds of a rank, in milliseconds. */
   readonly thinkMs: number;
+  /** How each rank sends and takes Model frames. */
+  readonly wires: readonly ("f32" | "bf16")[];
   /** How often a rank's mass is 0. */
   readonly idle: number;
   readonly roundDeadlineMs: number;
+  /** The least that the controller's deadline adapts to; undefined: it is fixed. */
+  readonly deadlineFloorMs: number | undefined;
   readonly joinDeadlineMs: number;
   readonly roundTimeoutMs: number;
   /** When each process starts, in milliseconds. */
@@ -96,6 +100,17 @@ function makeWeather(random: Random): Weather {
     budget: random.pick([65_536, 65_536, 4_096, 256]),
     resets: random.chance(0.5),
   };
+}
+
+/** The ranks of one host send in the same form: frames of both do not fit together. */
+function makeWires(random: Random, hosts: readonly (readonly number[])[]): ("f32" | "bf16")[] {
+  const share = random.pick([0, 0, 0.5, 1]);
+  const wires: ("f32" | "bf16")[] = [];
+  for (const ranks of hosts) {
+    const wire = random.chance(share) ? "bf16" : "f32";
+    for (const rank of ranks) wires[rank] = wire;
+  }
+  return wires;
 }
 
 function makeOperations(random: Random, worldSize: number): Operation[] {
@@ -171,8 +186,10 @@ export function makePlan(seed: number): Plan {
     size: large ? random.pick([70_000, 300_000]) : random.pick([1, 2, 7, 40]),
     operations: makeOperations(random, worldSize),
     thinkMs: random.pick([30, 100, 300]),
+    wires: makeWires(random, hosts),
     idle: random.pick([0, 0, 0.2, 0.6]),
     roundDeadlineMs,
+    deadlineFloorMs: random.pick([undefined, undefined, 400]),
     joinDeadlineMs: random.pick([400, 3_000]),
     roundTimeoutMs: random.pick([2_500, 60_000, 60_000]),
     starts: {

@@ -127,6 +127,7 @@ export class SimulatedRank implements Supervised {
       rank: this.rank,
       worldSize: this.#world.plan.worldSize,
       salt: SALT,
+      wire: this.#world.plan.wires[this.rank]!,
       network: host,
       joinTimeoutMs: JOIN_TIMEOUT_MS,
       roundTimeoutMs: this.#world.plan.roundTimeoutMs,
@@ -188,11 +189,11 @@ export class SimulatedRank implements Supervised {
 /** Does with the client what the attempt says. */
 async function take(
   client: RankClient,
-  { operation, mass, id }: Attempt,
+  { operation, mass, code }: Attempt,
   tensors: Float32Array[],
 ): Promise<Outcome> {
   if (operation.kind === "counts") {
-    return { mass: 0, tensors: [await client.gatherCounts(id)] };
+    return { mass: 0, tensors: [await client.gatherCounts(code)] };
   }
   const result = operation.kind === "broadcast"
     ? await client.broadcast(tensors, operation.root)

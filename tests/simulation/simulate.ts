@@ -46,7 +46,11 @@ export async function simulate(
   globalThis.addEventListener("unhandledrejection", unhandled);
   using _logging = startLogging({ format: "human", level: "info" }, {
     color: false,
-    write: (line) => trace.note(line.trimEnd()),
+    write: (line) => {
+      // Warnings are for what peers do; errors would be about us.
+      if (/^\S+ (error|fatal) /.test(line)) world.violate(line.trimEnd());
+      else trace.note(line.trimEnd());
+    },
   });
   let ms = 0;
   try {

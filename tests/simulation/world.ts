@@ -140,6 +140,7 @@ export function runController(world: World): Promise<void> {
       workers: 0,
       joinDeadlineMs: plan.joinDeadlineMs,
       roundDeadlineMs: plan.roundDeadlineMs,
+      deadlineFloorMs: plan.deadlineFloorMs,
       kernel,
       network: host,
       onListening: () => world.trace.note(`${host.name} listens`),
