@@ -32,6 +32,8 @@ export interface Attempt {
   readonly odd: boolean;
   /** The contributors of the round that it was in, once some result says so. */
   round?: string;
+  /** How the result of that round came, where that makes a difference. */
+  form?: "f32" | "bf16";
 }
 
 /** What a rank got. */
@@ -217,35 +219,48 @@ export class Oracle {
     let mass = 0;
     for (const frame of frames.values()) mass += frame.mass;
     if (mass !== outcome.mass) wrong(`its frames weigh ${mass}`);
-    attempt.tensors.forEach((tensor, i) => {
-      const total = new Float32Array(tensor.length);
-      for (const ranks of this.#hosts) {
-        const sum = new Float32Array(tensor.length);
-        for (const rank of ranks) {
-          const frame = frames.get(rank);
-          if (frame === undefined) continue;
-          const scale = factor === undefined ? 1 : frame.mass;
-          const narrow = factor !== undefined && this.#plan.wires[rank] === "bf16";
-          const values = frame.tensors[i]!;
-          for (let j = 0; j < sum.length; j++) {
-            const value = fround(values[j]! * scale);
-            sum[j]! += narrow ? toBf16(value) : value;
-          }
+    const sums = attempt.tensors.map((_, i) => this.#fold(frames, i, factor));
+    const wide = sums.every((sum, i) => same(sum, outcome.tensors[i]!));
+    // A rank that takes bf16 may get it.
+    const narrow = factor !== undefined && this.#plan.wires[attempt.rank] === "bf16" &&
+      sums.every((sum, i) => same(sum.map(toBf16), outcome.tensors[i]!));
+    const form = wide ? "f32" : narrow ? "bf16" : undefined;
+    if (form === undefined) {
+      const names = [...frames].map(([rank, { id }]) => `${rank}:${id}`).join(" ");
+      return wrong(`it is not the fold of ${names} in the order of ranks`);
+    }
+    if (wide && narrow) return;
+    // All in a round get the same bits.
+    for (const frame of frames.values()) {
+      frame.form ??= form;
+      if (frame.form !== form) wrong(`it came as ${form}, and to others as ${frame.form}`);
+    }
+  }
+
+  #fold(
+    frames: ReadonlyMap<number, Attempt>,
+    tensor: number,
+    factor: number | undefined,
+  ): Float32Array {
+    const [first] = frames.values();
+    const { length } = first?.tensors[tensor] ?? [];
+    const total = new Float32Array(length);
+    for (const ranks of this.#hosts) {
+      const sum = new Float32Array(length);
+      for (const rank of ranks) {
+        const frame = frames.get(rank);
+        if (frame === undefined) continue;
+        const scale = factor === undefined ? 1 : frame.mass;
+        const narrow = factor !== undefined && this.#plan.wires[rank] === "bf16";
+        const values = frame.tensors[tensor]!;
+        for (let j = 0; j < length; j++) {
+          const value = fround(values[j]! * scale);
+          sum[j]! += narrow ? toBf16(value) : value;
         }
-        for (let j = 0; j < sum.length; j++) total[j]! += sum[j]!;
       }
-      if (factor !== undefined) {
-        for (let j = 0; j < total.length; j++) total[j] = fround(total[j]! * factor);
-      }
-      if (same(total, outcome.tensors[i]!)) return;
-      // When all who are there take bf16, so does the result.
-      const narrow = factor !== undefined &&
-        [...frames.keys()].every((rank) => this.#plan.wires[rank] === "bf16");
-      if (!narrow || !same(total.map(toBf16), outcome.tensors[i]!)) {
-        const names = [...frames].map(([rank, { id }]) => `${rank}:${id}`).join(" ");
-        wrong(`tensor ${i} is not the fold of ${names} in the order of ranks`);
-      }
-    });
+      for (let j = 0; j < length; j++) total[j]! += sum[j]!;
+    }
+    return factor === undefined ? total : total.map((value) => fround(value * factor));
   }
 }
 

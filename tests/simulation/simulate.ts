@@ -3,6 +3,7 @@ import { startLogging } from "../../cli/log.ts";
 import { Faults } from "./faults.ts";
 import { makePlan } from "./plan.ts";
 import { CALM_ROUNDS, SimulatedRank } from "./ranks.ts";
+import { seededRandomness } from "./randomness.ts";
 import { Trace } from "./trace.ts";
 import { inVirtualTime, sleep } from "./virtual_time.ts";
 import { runController, runRelay, World } from "./world.ts";
@@ -52,6 +53,7 @@ export async function simulate(
       else trace.note(line.trimEnd());
     },
   });
+  using _randomness = seededRandomness(seed);
   let ms = 0;
   try {
     const elapsed = await inVirtualTime(() => live(world), LIMIT_MS);
