@@ -70,6 +70,10 @@ export interface Plan {
   /** The least that the controller's deadline adapts to; undefined: it is fixed. */
   readonly deadlineFloorMs: number | undefined;
   readonly joinDeadlineMs: number;
+  /** How long a relay tries to get back to a lost controller. */
+  readonly reconnectDeadlineMs: number;
+  /** How long the controller waits for relays that were lost. */
+  readonly returnDeadlineMs: number;
   readonly roundTimeoutMs: number;
   /** When each process starts, in milliseconds. */
   readonly starts: {
@@ -194,6 +198,8 @@ export function makePlan(seed: number): Plan {
     roundDeadlineMs,
     deadlineFloorMs: random.pick([undefined, undefined, 400]),
     joinDeadlineMs: random.pick([400, 3_000]),
+    reconnectDeadlineMs: random.pick([0, 1_000, 10_000]),
+    returnDeadlineMs: random.pick([0, 1_000, 10_000]),
     roundTimeoutMs: random.pick([2_500, 60_000, 60_000]),
     starts: {
       controller: start(),
