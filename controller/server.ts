@@ -380,12 +380,16 @@ export class Controller implements RelayHost {
     return { kind: "broadcast", divide: true, tagger: this.tagger };
   }
 
-  /** Whether the round's result may carry bf16: a Model round, and every rank takes it. */
+  /**
+   * Whether the round's result may carry bf16: a Model round, and every host takes it, also one whose ranks
+   * have left or that is away, since it still waits for the round that it took part in.
+   */
   #narrowResult(): boolean {
-    const [first] = this.#barrier.contributors;
+    const { contributors, live } = this.#barrier;
+    const [first] = contributors;
     return !this.#state?.wide && first !== undefined &&
       this.#barrier.frame(first).header.kind === "model" &&
-      this.#barrier.live.every((key) => this.#membership.host(key)?.narrow);
+      [...contributors, ...live].every((key) => this.#membership.host(key)?.narrow);
   }
 
   #hostName(key: number): string {

@@ -6,7 +6,7 @@ import { encodeFrameHeaders, layoutFrame, sealFrame } from "../../wire/round_fra
 import { SALT } from "../vectors.ts";
 import { openFrame, prefixed, RawPeer } from "./raw.ts";
 import { average, Session } from "./session.ts";
-import { failure, matches } from "./waiting.ts";
+import { failure, matches, soon } from "./waiting.ts";
 
 /** f32 values rounded to bf16 and widened again. */
 function rounded(values: Float32Array): Float32Array {
@@ -74,6 +74,26 @@ Deno.test("bf16: Control rounds stay f32, and so do results where one rank is pl
   );
   await average(clients, given, [1, 1, 1]);
   for (const list of given) assertEquals(list, wanted);
+});
+
+Deno.test("bf16: a plain host whose ranks have left still gets its round's result, in f32", async () => {
+  await using session = await Session.start({ hosts: [[0], [1]] });
+  const narrow = await session.rank(0, { wire: "bf16" });
+  const plain = await session.rank(1);
+  const values = Float32Array.of(0.1, 1 / 3, 7);
+  const lost = plain.allReduce([values.slice()], { mass: 1 }).catch((error: Error) => error);
+  await session.log.has("goes up with mass 1", "model of 1");
+  await plain.close();
+  assert(await soon("the plain rank's end", lost) instanceof Error);
+  await session.log.has("rank 1 of host", "left in round 0");
+  const own = Float32Array.of(0.5, 0.25, 1);
+  const result = await soon("the round", narrow.allReduce([own], { mass: 1 }));
+  assertEquals(result.mass, 2);
+  assertEquals(own, values.map((value, i) => Math.fround(value + [0.5, 0.25, 1][i]!) * 0.5));
+  // The relay of the plain rank has nothing more to wait for.
+  const { left, lost: died } = await soon("its relay", session.relays[1]!.outcome);
+  assertEquals([left, died], [[], [1]]);
+  await session.finish();
 });
 
 Deno.test("bf16: left-out zeros are zeros", async () => {
