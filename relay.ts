@@ -4,7 +4,7 @@
  * @module
  */
 import { getLogger } from "@logtape/logtape";
-import { PeerFailure, printListening, runProgram } from "./cli/program.ts";
+import { PeerFailure, printHttp, printListening, runProgram } from "./cli/program.ts";
 import { relayProgram } from "./cli/relay_options.ts";
 import { makeKernel } from "./cli/kernel.ts";
 import { intake } from "./cli/networks.ts";
@@ -19,6 +19,7 @@ if (import.meta.main) {
       controllerNetwork: options.tls && tls(options.tls),
       kernel: (arena) => makeKernel(options, arena),
       onListening: printListening,
+      onHttp: printHttp,
     }, signal);
     getLogger(["tierfold", "relay"]).info("done after {rounds} rounds", { rounds: outcome.rounds });
     if (outcome.left.length === 0) {

@@ -22,7 +22,7 @@ import type { ReadEnvironment, Resolution } from "./options.ts";
 import { launchedWorldSize } from "./relay_launch.ts";
 import { readSalt } from "./salt.ts";
 import { finishIntake, finishTls, securityTable } from "./security_options.ts";
-import { option, optionalOption, type OptionSpec } from "./spec.ts";
+import { option, optionalOption, type OptionSpec, UsageError } from "./spec.ts";
 import type { Terms } from "../serve/terms.ts";
 import type { GateLimits } from "../transport/gate.ts";
 import type { TlsIdentity } from "../transport/tls_identity.ts";
@@ -61,6 +61,13 @@ export const commonTable = {
     "how long a round waits for a rank that has not delivered before going on without it",
     "5m",
   ),
+  adaptiveDeadline: optionalOption({
+    value: "TIME",
+    help: "let the round deadline follow recent rounds: 4 times their usual spread, from this " +
+      "time on up to --round-deadline; fixed when not given",
+    schema: duration(),
+    show: formatDuration,
+  }),
   frameCeiling: option({
     value: "BYTES",
     help: "the largest frame accepted from a peer",
@@ -119,8 +126,10 @@ export interface CommonOptions {
   readonly listen: HostPort;
   /** Ranks on all hosts together. */
   readonly worldSize: number;
-  /** How long a round waits for a rank. */
+  /** How long a round waits for a rank; the most of it where it adapts. */
   readonly roundDeadlineMs: number;
+  /** The least that the round deadline adapts to; undefined: it is fixed. */
+  readonly deadlineFloorMs: number | undefined;
   /** How long to wait for the first round's peers. */
   readonly joinDeadlineMs: number;
   /** The largest frame accepted from a peer. */
@@ -149,16 +158,25 @@ type CommonTable = typeof commonTable & { readonly joinDeadline: OptionSpec<numb
 /**
  * The shared part of a program's options.
  *
- * @throws {UsageError} when the salt is missing or wrong, or the files of --tls-* do not fit.
+ * @throws {UsageError} when the salt is missing or wrong, the deadlines contradict each other, or the
+ *   files of --tls-* do not fit.
  */
 export function finishCommon(
   { values, sources }: Resolution<CommonTable>,
   env: ReadEnvironment,
 ): CommonOptions {
+  const { adaptiveDeadline: floor, roundDeadline: cap } = values;
+  if (floor !== undefined && floor > cap) {
+    throw new UsageError([
+      `--adaptive-deadline ${formatDuration(floor)}: it is the least, and above the most, ` +
+      `--round-deadline ${formatDuration(cap)}`,
+    ]);
+  }
   return {
     listen: values.listen,
     worldSize: values.worldSize,
     roundDeadlineMs: values.roundDeadline,
+    deadlineFloorMs: values.adaptiveDeadline,
     joinDeadlineMs: values.joinDeadline,
     frameCeilingBytes: values.frameCeiling,
     kernel: values.kernel,

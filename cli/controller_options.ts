@@ -78,7 +78,8 @@ const table = {
   http: optionalOption({
     value: "HOST:PORT",
     help:
-      "serve HTTP there: the status page, and the intake of federated passes; off unless given; port 0 takes a free one, printed as `http HOST:PORT`",
+      "serve HTTP there: the status page, state, metrics, health, and the intake of federated passes; " +
+      "off unless given; port 0 takes a free one, printed as `http HOST:PORT`",
     schema: hostPort({ port0: true }),
     show: formatHostPort,
   }),

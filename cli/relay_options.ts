@@ -18,7 +18,7 @@ import {
   launchedWorldSize,
 } from "./relay_launch.ts";
 import { expectPrivate } from "./security_options.ts";
-import { option, type OptionValues, UsageError } from "./spec.ts";
+import { option, optionalOption, type OptionValues, UsageError } from "./spec.ts";
 import {
   choice,
   formatHostPort,
@@ -45,6 +45,8 @@ export interface RelayOptions extends CommonOptions {
   readonly nonfinite: NonFinitePolicy;
   /** Names for the tensors, for messages. */
   readonly manifest: Manifest | undefined;
+  /** Where to serve HTTP; undefined: nowhere. */
+  readonly http: HostPort | undefined;
 }
 
 const table = {
@@ -85,6 +87,13 @@ const table = {
   }),
   manifest: manifestOption,
   joinDeadline: durationOption("how long to wait for this host's ranks to connect", "5m"),
+  http: optionalOption({
+    value: "HOST:PORT",
+    help: "serve HTTP there for those who watch: /healthz, /readyz, /metrics, /state.json; off " +
+      "unless given; port 0 takes a free one, printed as `http HOST:PORT`",
+    schema: hostPort({ port0: true }),
+    show: formatHostPort,
+  }),
   ...commonTable,
 };
 
@@ -115,6 +124,7 @@ export const relayProgram: Program<typeof table, RelayOptions> = {
       reconnectDeadlineMs: values.reconnectDeadline,
       nonfinite: values.nonfinite,
       manifest: readManifest(values.manifest),
+      http: values.http,
     };
   },
 };

@@ -117,10 +117,7 @@ export class Controller implements RelayHost {
     const kernel = await settings.kernel(arena);
     let controller: Controller | undefined;
     let sidelines: Sidelines | undefined;
-    const deadline = new RoundDeadline({
-      capMs: settings.roundDeadlineMs,
-      floorMs: settings.deadlineFloorMs,
-    });
+    const deadline = RoundDeadline.of(settings);
     const watch = settings.sidelines?.http && new Watch(settings, kernel.name, deadline);
     try {
       sidelines = settings.sidelines &&
@@ -323,14 +320,12 @@ export class Controller implements RelayHost {
     barrier.seal();
     const { round, contributors } = barrier;
     this.#log.debug(
-      "round {round}: {kind} of hosts {hosts} closed with mass {mass}; the last, {last}, came " +
-        "{lag} ms after the first",
+      "round {round}: {kind} of hosts {hosts} closed with mass {mass}, {lag} ms apart",
       () => ({
         round,
         kind: header.kind,
-        hosts: contributors.map((key) => this.#hostName(key)).join(", "),
+        hosts: arrived.map(({ member }) => this.#hostName(member)).join(", "),
         mass: header.weight,
-        last: this.#hostName(arrived.at(-1)!.member),
         lag: Math.round(lagMs),
       }),
     );

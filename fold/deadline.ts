@@ -59,6 +59,16 @@ export class RoundDeadline {
     this.#options = options;
   }
 
+  /** The one that a relay or controller is told of. */
+  static of(
+    settings: { roundDeadlineMs: number; deadlineFloorMs?: number | undefined },
+  ): RoundDeadline {
+    return new RoundDeadline({
+      capMs: settings.roundDeadlineMs,
+      floorMs: settings.deadlineFloorMs,
+    });
+  }
+
   /** Whether it follows recent rounds. */
   get adaptive(): boolean {
     return this.#options.floorMs !== undefined;

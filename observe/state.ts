@@ -238,11 +238,13 @@ export type EventKind =
   | "host_joined"
   | "host_done"
   | "host_lost"
+  | "rank_joined"
   | "rank_returned"
   | "rank_left"
   | "rank_lost"
   | "rank_late"
   | "refused"
+  | "nonfinite"
   | "checkpoint"
   | "pass"
   | "delta";

@@ -9,6 +9,7 @@ import { TransportError } from "../transport/connection.ts";
 import { tcp } from "../transport/network.ts";
 import type { Tagger } from "../workers/tagger.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
+import type { RelayObserver } from "./observer.ts";
 import type { RelaySettings } from "./settings.ts";
 import { Standing } from "./standing.ts";
 import { Uplink, type UplinkEvents } from "./uplink.ts";
@@ -38,6 +39,7 @@ export class Lifeline implements UplinkEvents {
   readonly #settings: RelaySettings;
   readonly #tagger: Tagger;
   readonly #host: LifelineHost;
+  readonly #observer: RelayObserver | undefined;
   readonly #log;
   readonly #standing: Standing;
   readonly #stop = new AbortController();
@@ -46,7 +48,13 @@ export class Lifeline implements UplinkEvents {
   /** Channels lost since the last result. */
   #losses = 0;
 
-  constructor(settings: RelaySettings, tagger: Tagger, host: LifelineHost) {
+  constructor(
+    settings: RelaySettings,
+    tagger: Tagger,
+    host: LifelineHost,
+    observer: RelayObserver | undefined,
+  ) {
+    this.#observer = observer;
     this.#settings = settings;
     this.#tagger = tagger;
     this.#host = host;
@@ -84,6 +92,7 @@ export class Lifeline implements UplinkEvents {
         if (this.#stop.signal.aborted) return;
         const again = this.#standing.acknowledge(uplink.place);
         this.#log.info("connected to the controller at {peer}", { peer: uplink.peer });
+        this.#observer?.connected(uplink.peer);
         this.#host.connected(again);
         const reason = await this.#serve(uplink);
         if (reason === undefined) return;
@@ -163,6 +172,7 @@ export class Lifeline implements UplinkEvents {
   async #reopen({ message }: TransportError): Promise<Uplink> {
     const { reconnectDeadlineMs = 0 } = this.#settings;
     const end = Date.now() + reconnectDeadlineMs;
+    this.#observer?.disconnected(message);
     this.#log.warn("lost the controller: {message}; trying for {ms} ms to reach it again", {
       message,
       ms: reconnectDeadlineMs,

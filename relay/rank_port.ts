@@ -11,7 +11,7 @@ import type { FrameSlot } from "../frames/slot.ts";
 import type { Terms } from "../serve/terms.ts";
 import { type Connection, TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
-import { WireError } from "../wire/errors.ts";
+import { WireError, type WireErrorCode } from "../wire/errors.ts";
 import {
   decodeHandshake,
   encodeAck,
@@ -27,6 +27,9 @@ import type { Tagger } from "../workers/tagger.ts";
 
 /** How long a refused rank gets to read why, in milliseconds. */
 const LAST_WORD_MS = 2_000;
+
+/** For what a peer is refused: what its bytes had wrong, or what the relay decides. */
+export type RefusalCause = WireErrorCode | "decision";
 
 /** What a port needs of its relay. */
 export interface RankHost {
@@ -47,16 +50,22 @@ export interface RankHost {
   admit(handshake: RankHandshake, port: RankPort): Promise<void>;
   /** The slot for this rank's frames. */
   slot(rank: number): FrameSlot;
+  /** The length of a rank's frame is there, and the frame follows. */
+  begins(rank: number): void;
   /** Bytes of a rank's frame are there that are not verified yet. */
   arriving(rank: number, ...what: Parameters<Arriving>): void;
-  /** A rank's frame is no longer what arrived. */
-  altered(rank: number): void;
+  /** A rank's frame is no longer what arrived: so many of its values count as 0. */
+  altered(rank: number, values: number): void;
   /** Whether a frame of this rank may come now. */
   maySend(rank: number): boolean;
   /** Takes a frame that was verified and checked, which lies in the rank's slot. */
   deliver(rank: number, header: FrameHeader): void;
-  /** The port is closed; `clean` when the rank left between rounds of its own accord. */
-  left(port: RankPort, clean: boolean, reason: string): void;
+  /**
+   * The port is closed; `clean` when the rank left between rounds of its own accord.
+   *
+   * @param refused What for, when it is us who close it.
+   */
+  left(port: RankPort, clean: boolean, reason: string, refused?: RefusalCause): void;
 }
 
 /** One rank's connection, from its first byte to its last. */
@@ -113,7 +122,7 @@ export class RankPort {
       while (await this.#readFrame());
       this.#leave(this.#host.maySend(this.#rank!), "it closed its connection");
     } catch (error) {
-      if (error instanceof WireError) await this.refuse(error.message);
+      if (error instanceof WireError) await this.refuse(error.message, error.code);
       else if (error instanceof TransportError) this.#leave(false, error.message);
       else throw error;
     } finally {
@@ -143,8 +152,8 @@ export class RankPort {
   }
 
   /** Tells the rank why it must go, and closes. Never rejects. */
-  async refuse(reason: string): Promise<void> {
-    this.#leave(false, reason);
+  async refuse(reason: string, cause: RefusalCause = "decision"): Promise<void> {
+    this.#leave(false, reason, cause);
     await this.#link.closeAfter(encodeRefusal(reason, this.#host.salt), LAST_WORD_MS);
   }
 
@@ -196,6 +205,7 @@ export class RankPort {
       );
     }
     const length = decodeLength(prefix, host.ceiling);
+    host.begins(rank);
     const header = await this.#inTime(
       receiveFrame(this.#link, host.slot(rank), length, `the frame of rank ${rank}`, {
         tagger: host.tagger,
@@ -215,7 +225,7 @@ export class RankPort {
     const { frame: bytes } = this.#host.slot(rank);
     const replaced = await this.#host.screen.screen({ bytes, header }, who);
     if (replaced === 0) return;
-    this.#host.altered(rank);
+    this.#host.altered(rank, replaced);
     getLogger(["tierfold", "relay"]).warn(
       "rank {rank} sent {count} values that are NaN or infinite: they count as 0",
       { rank, count: replaced },
@@ -235,10 +245,10 @@ export class RankPort {
     }
   }
 
-  #leave(clean: boolean, reason: string): void {
+  #leave(clean: boolean, reason: string, refused?: RefusalCause): void {
     if (this.#gone) return;
     this.#gone = true;
     // A refused rank may still be heard until it has read why; what it says no longer counts.
-    this.#host.left(this, clean, reason);
+    this.#host.left(this, clean, reason, refused);
   }
 }

@@ -6,6 +6,7 @@
  */
 import { getLogger } from "@logtape/logtape";
 import { FoldBarrier } from "../fold/barrier.ts";
+import { RoundDeadline } from "../fold/deadline.ts";
 import { NonFiniteScreen } from "../fold/nonfinite.ts";
 import { type EagerEnd, RoundFolder } from "../fold/round_folder.ts";
 import { schemaDifference, schemaError } from "../fold/schema.ts";
@@ -14,6 +15,7 @@ import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
+import { RoundClock } from "../serve/round_clock.ts";
 import { Sitting } from "../serve/sitting.ts";
 import { StrangerLog } from "../serve/stranger_log.ts";
 import { TERMS, type Terms } from "../serve/terms.ts";
@@ -24,9 +26,12 @@ import type { RankHandshake } from "../wire/handshake.ts";
 import { encodeLength } from "../wire/length.ts";
 import { nameIn } from "../wire/manifest.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
+import { expectMember } from "./admission.ts";
 import { Lifeline, type LifelineHost } from "./lifeline.ts";
-import { type RankHost, RankPort } from "./rank_port.ts";
+import type { RelayObserver } from "./observer.ts";
+import { type RankHost, RankPort, type RefusalCause } from "./rank_port.ts";
 import { controllerLimit, type RelayOutcome, type RelaySettings } from "./settings.ts";
+import { RelayWatch } from "./status/watch.ts";
 
 /** Serves one session. */
 export class Relay implements RankHost, LifelineHost {
@@ -36,6 +41,8 @@ export class Relay implements RankHost, LifelineHost {
   readonly #arena: Arena;
   readonly #barrier: FoldBarrier;
   readonly #out: FrameSlot;
+  readonly #observer: RelayObserver | undefined;
+  readonly #clock: RoundClock;
   readonly tagger: PooledTagger;
   readonly #folder: RoundFolder;
   readonly screen: NonFiniteScreen;
@@ -66,11 +73,20 @@ export class Relay implements RankHost, LifelineHost {
   /** Settles when the slot of the result may be written again. */
   #resultsOut: Promise<unknown> = Promise.resolve();
   #outFree = true;
-  #roundTimer: ReturnType<typeof setTimeout> | undefined;
+  /** Runs while a result is waited for. */
+  #resultTimer: ReturnType<typeof setTimeout> | undefined;
   #joinTimer: ReturnType<typeof setTimeout> | undefined;
 
-  private constructor(settings: RelaySettings, arena: Arena, kernel: FoldKernel) {
+  private constructor(
+    settings: RelaySettings,
+    arena: Arena,
+    kernel: FoldKernel,
+    deadline: RoundDeadline,
+    observer: RelayObserver | undefined,
+  ) {
     this.#settings = settings;
+    this.#observer = observer;
+    this.#clock = new RoundClock(deadline, (ms) => this.#tooLate(ms));
     this.#log = getLogger(["tierfold", "relay"]).with({ host: settings.host });
     this.#strangers = new StrangerLog(this.#log);
     this.#arena = arena;
@@ -84,7 +100,7 @@ export class Relay implements RankHost, LifelineHost {
     const workers = settings.workers === "auto" ? autoWorkers() : settings.workers;
     this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
     this.#folder = new RoundFolder(arena, kernel, this.#barrier, this.#out, () => 1);
-    this.#lifeline = new Lifeline(settings, this.tagger, this);
+    this.#lifeline = new Lifeline(settings, this.tagger, this, observer);
   }
 
   /**
@@ -96,11 +112,16 @@ export class Relay implements RankHost, LifelineHost {
   static async run(settings: RelaySettings, signal: AbortSignal): Promise<RelayOutcome> {
     const arena = new Arena();
     const kernel = await settings.kernel(arena);
-    const relay = new Relay(settings, arena, kernel);
+    const deadline = RoundDeadline.of(settings);
+    let watch: RelayWatch | undefined;
+    let relay: Relay | undefined;
     try {
+      watch = RelayWatch.start(settings, kernel.name, deadline);
+      relay = new Relay(settings, arena, kernel, deadline, watch?.view);
       return await relay.#serve(signal);
     } finally {
-      relay.tagger.close();
+      relay?.tagger.close();
+      await watch?.close();
       await kernel.close();
     }
   }
@@ -129,21 +150,9 @@ export class Relay implements RankHost, LifelineHost {
     return slot;
   }
 
-  async admit({ rank, worldSize }: RankHandshake, port: RankPort): Promise<void> {
-    const refuse = (text: string) =>
-      new WireError("handshake", "connection", `letting in rank ${rank} at ${port.peer}: ${text}`);
-    const { host, ranks } = this.#settings;
-    if (worldSize !== this.#settings.worldSize) {
-      throw refuse(
-        `it says world size ${worldSize}, this session has ${this.#settings.worldSize}`,
-      );
-    }
-    if (!ranks.includes(rank)) {
-      throw refuse(`it is not one of host ${host}'s ranks (${ranks.join(", ")})`);
-    }
-    if (this.#ports.has(rank)) {
-      throw refuse(`it is connected already, from ${this.#ports.get(rank)!.peer}`);
-    }
+  async admit(handshake: RankHandshake, port: RankPort): Promise<void> {
+    const { rank } = handshake;
+    expectMember(handshake, this.#settings, port.peer, this.#ports.get(rank)?.peer);
     this.#ports.set(rank, port);
     await this.#parting.get(rank);
     if (this.#ports.get(rank) !== port) return;
@@ -172,8 +181,14 @@ export class Relay implements RankHost, LifelineHost {
     this.#folder.arriving(rank, ...what, () => this.#outFree ? end() : undefined);
   }
 
-  altered(rank: number): void {
+  begins(rank: number): void {
+    this.#clock.begins(rank);
+    this.#observer?.frameBegins(rank);
+  }
+
+  altered(rank: number, values: number): void {
     this.#folder.disturbed(rank);
+    this.#observer?.replaced(rank, values);
   }
 
   maySend(rank: number): boolean {
@@ -182,12 +197,17 @@ export class Relay implements RankHost, LifelineHost {
 
   deliver(rank: number, header: FrameHeader): void {
     this.#barrier.deliver(rank, { bytes: this.slot(rank).frame, header });
+    this.#clock.arrives(rank);
+    this.#observer?.delivered(rank, header.length);
     this.#watchRound();
     this.#sitting.pump();
   }
 
-  left(port: RankPort, clean: boolean, reason: string): void {
+  left(port: RankPort, clean: boolean, reason: string, refused?: RefusalCause): void {
     const { rank } = port;
+    if (refused !== undefined && !this.#sitting.over) {
+      this.#observer?.refused(port.peer, rank, reason, refused === "nonfinite");
+    }
     if (rank === undefined) {
       // Refused, or gone before it was let in.
       this.#strangers.tell(port.peer, reason, performance.now());
@@ -254,16 +274,17 @@ export class Relay implements RankHost, LifelineHost {
         `reading the result of round ${round} from the controller: ${difference}`,
       );
     }
-    clearTimeout(this.#roundTimer);
-    this.#roundTimer = undefined;
+    clearTimeout(this.#resultTimer);
     this.#sent = undefined;
     // The round is closed before its results leave: a quick rank's next frame may come at once.
     this.#barrier.close();
     this.#outcome.rounds++;
     const { prefixed } = this.#out;
     encodeLength(prefixed, 0, header.length);
+    const { live } = this.#barrier;
+    this.#observer?.closed(header, live.length);
     this.#resultsOut = Promise.all(
-      this.#barrier.live.map((rank) => this.#ports.get(rank)!.sendResult(prefixed, round)),
+      live.map((rank) => this.#ports.get(rank)!.sendResult(prefixed, round)),
     );
     this.#outFree = false;
     void this.#resultsOut.then(() => this.#outFree = true);
@@ -292,13 +313,15 @@ export class Relay implements RankHost, LifelineHost {
     try {
       await this.#sitting.serve(listener, signal, () => {
         this.#settings.onListening(address);
+        this.#observer?.listening(formatAddress(address));
         this.#sitting.track(this.#lifeline.run().then(() => this.#sitting.pump()));
         this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
       });
       return this.#outcome;
     } finally {
       clearTimeout(this.#joinTimer);
-      clearTimeout(this.#roundTimer);
+      clearTimeout(this.#resultTimer);
+      this.#clock.stop();
     }
   }
 
@@ -321,11 +344,13 @@ export class Relay implements RankHost, LifelineHost {
       else this.#exits = this.#exits.filter((exit) => exit !== rank);
     }
     this.#log.info("rank {rank} joined from {peer}", { rank, peer });
+    this.#observer?.rankJoined(rank, peer);
     this.#watchRound();
   }
 
   /** The session is over: whoever is here learns why. */
   #part(error: unknown): void {
+    this.#observer?.ended(error);
     this.#lifeline.close();
     const reason = error === undefined
       ? "the session is over"
@@ -348,6 +373,7 @@ export class Relay implements RankHost, LifelineHost {
   }
 
   async #ship(): Promise<void> {
+    this.#clock.stop();
     const lifeline = this.#lifeline;
     if (!lifeline.up) return;
     for (const { member, difference, reference } of this.#folder.settle()) {
@@ -369,19 +395,22 @@ export class Relay implements RankHost, LifelineHost {
       { divide: false, narrow: false },
       this.tagger,
     );
-    clearTimeout(this.#roundTimer);
+    const timed = this.#clock.close(header.kind);
     barrier.seal();
     this.#sent = header;
-    this.#log.debug("round {round}: {kind} of {ranks} goes up with mass {mass}", () => ({
-      round: barrier.round,
+    const { round } = barrier;
+    this.#observer?.shipped({ round, header, timed });
+    this.#log.debug("round {round}: {kind} of {ranks} goes up with mass {mass}, {lag} ms apart", {
+      round,
       kind: header.kind,
-      ranks: barrier.contributors.join(","),
+      ranks: timed.frames.map(({ member }) => member).join(","),
       mass: header.weight,
-    }));
+      lag: Math.round(timed.lagMs),
+    });
     const sending = lifeline.ship(this.#out.record);
     this.#tellExits(this.#exits.splice(0));
     const limit = controllerLimit(this.#settings);
-    this.#roundTimer = setTimeout(() => {
+    this.#resultTimer = setTimeout(() => {
       this.#sitting.end(
         new WireError(
           "membership",
@@ -413,10 +442,12 @@ export class Relay implements RankHost, LifelineHost {
   /** Takes a rank out of the session and tells the controller. */
   #drop(rank: number, clean: boolean, reason: string): void {
     const inRound = this.#barrier.leave(rank);
+    this.#clock.leaves(rank);
     if (!inRound) this.#folder.disturbed(rank);
     (clean ? this.#outcome.left : this.#outcome.lost).push(rank);
     const { round } = this.#barrier;
     if (this.#sitting.over) return;
+    this.#observer?.rankGone(rank, !clean, reason);
     if (clean) this.#log.info("rank {rank} left after {round} rounds", { rank, round });
     else {
       this.#log.warn("rank {rank} is out in round {round}: {reason}; {kept}", {
@@ -451,16 +482,19 @@ export class Relay implements RankHost, LifelineHost {
   /** Starts the round's clock at its first frame, once every rank is there or given up. */
   #watchRound(): void {
     const barrier = this.#barrier;
-    if (barrier.phase === "sealed" || barrier.open || this.#roundTimer !== undefined) return;
+    const [first] = barrier.contributors;
+    if (barrier.phase === "sealed" || first === undefined) return;
     if (barrier.awaited.some((rank) => barrier.state(rank) === "expected")) return;
-    const { roundDeadlineMs } = this.#settings;
-    this.#roundTimer = setTimeout(() => {
-      for (const rank of barrier.awaited) {
-        this.#expel(
-          rank,
-          `it did not deliver within ${roundDeadlineMs} ms of round ${barrier.round}'s first frame`,
-        );
-      }
-    }, roundDeadlineMs);
+    this.#clock.start(barrier.frame(first).header.kind);
+  }
+
+  /** Gives up the ranks that have not delivered. */
+  #tooLate(deadlineMs: number): void {
+    const { awaited, round } = this.#barrier;
+    const waitedMs = Math.round(deadlineMs);
+    this.#observer?.late(awaited, waitedMs);
+    for (const rank of awaited) {
+      this.#expel(rank, `it did not deliver within ${waitedMs} ms of round ${round}'s first frame`);
+    }
   }
 }

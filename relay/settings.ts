@@ -28,7 +28,14 @@ export interface RelaySettings {
   /** How long to try to reach a controller that was lost; 0, or left out: not at all. */
   reconnectDeadlineMs?: number;
   joinDeadlineMs: number;
+  /** How long a round waits after its first frame; the most of it where it adapts. */
   roundDeadlineMs: number;
+  /** The least that the round deadline adapts to; undefined: it is fixed. */
+  deadlineFloorMs?: number | undefined;
+  /** Where to serve HTTP for those who watch; nowhere unless given. */
+  http?: Address | undefined;
+  /** Told where HTTP is served, with the real port. */
+  onHttp?: ((address: Address) => void) | undefined;
   /** What becomes of NaN and infinities in a rank's frame; "refuse" when left out. */
   nonfinite?: NonFinitePolicy;
   /** Names for the tensors, for messages. */

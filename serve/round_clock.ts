@@ -81,7 +81,10 @@ export class RoundClock {
     const arrivals = this.#arrivals.close();
     const deadlineMs = this.#deadlineMs ?? this.#deadline.after(kind);
     const missed = this.#late;
-    this.#deadline.closed(kind, arrivals.lagMs, missed ? deadlineMs : undefined);
+    // A round that is sent once more has had its arrivals.
+    if (arrivals.frames.length > 0) {
+      this.#deadline.closed(kind, arrivals.lagMs, missed ? deadlineMs : undefined);
+    }
     this.#deadlineMs = undefined;
     this.#late = false;
     return { ...arrivals, deadlineMs, missed };

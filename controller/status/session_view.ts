@@ -21,7 +21,8 @@ import {
 } from "../../observe/state.ts";
 import type { SessionObserver, WatchedHost, WatchedRound } from "../observer.ts";
 import { LossBoard } from "./loss_board.ts";
-import { Roster } from "./roster.ts";
+import { Roster } from "../../observe/roster.ts";
+import { ascending, short, theRanks } from "../../observe/words.ts";
 
 /** What the view must know of the session, and where it finds what it is not told. */
 export interface SessionViewOptions {
@@ -72,6 +73,8 @@ export class SessionView implements SessionObserver {
   readonly #accepted = new Map<number, Accepted>();
   /** Ranks given up in the round that is gathering. */
   readonly #late = new Set<number>();
+  /** When ranks were given up, until they are back. */
+  readonly #missed = new Map<number, number>();
   #round = 0;
   #bytesIn = 0;
   #bytesOut = 0;
@@ -84,7 +87,7 @@ export class SessionView implements SessionObserver {
     this.#options = options;
     this.#startedAtMs = options.clock();
     this.losses = new LossBoard(options.worldSize);
-    this.#roster = new Roster(options.worldSize, this.#startedAtMs);
+    this.#roster = new Roster(Array(options.worldSize).keys(), this.#startedAtMs);
   }
 
   /** Grows with everything that the view is told. */
@@ -136,8 +139,15 @@ export class SessionView implements SessionObserver {
 
   ranksReturned({ key, name }: WatchedHost, ranks: readonly number[]): void {
     for (const rank of ranks) this.#hosts.get(key)?.ranks.add(rank);
-    this.#roster.carried(name, ranks, this.#options.clock());
-    this.#event("rank_returned", "info", ranks, name, `${theRanks(ranks)} came back to ${name}`);
+    const now = this.#options.clock();
+    this.#roster.carried(name, ranks, now);
+    const missed = ranks.flatMap((rank) => this.#missed.get(rank) ?? []);
+    for (const rank of ranks) this.#missed.delete(rank);
+    const after = missed.length === 0
+      ? ""
+      : `, ${Math.round(now - Math.min(...missed))} ms after missing a deadline`;
+    const text = `${theRanks(ranks)} came back to host ${name}${after}`;
+    this.#event("rank_returned", "info", ranks, name, text);
   }
 
   frameBegins({ key }: WatchedHost): void {
@@ -201,7 +211,11 @@ export class SessionView implements SessionObserver {
   late({ name, ...host }: WatchedHost, deadlineMs: number): void {
     const ranks = ascending(host.ranks);
     const reason = `host ${name} had not delivered in round ${this.#round} after ${deadlineMs} ms`;
-    for (const rank of ranks) this.#late.add(rank);
+    const now = this.#options.clock();
+    for (const rank of ranks) {
+      this.#late.add(rank);
+      this.#missed.set(rank, now);
+    }
     this.#roster.late(ranks);
     const text = `${theRanks(ranks)} may no longer come in: ${reason}`;
     this.#event("rank_late", "warning", ranks, name, text);
@@ -382,17 +396,4 @@ export class SessionView implements SessionObserver {
     this.#revision++;
     for (const listener of this.#listeners) listener.event?.(event);
   }
-}
-
-function ascending(ranks: Iterable<number>): number[] {
-  return [...ranks].sort((a, b) => a - b);
-}
-
-/** Milliseconds to the microsecond, which is what clocks give. */
-function short(ms: number): number {
-  return Math.round(ms * 1000) / 1000;
-}
-
-function theRanks(ranks: readonly number[]): string {
-  return `${ranks.length === 1 ? "rank" : "ranks"} ${formatRanks(ascending(ranks))}`;
 }

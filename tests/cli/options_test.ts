@@ -114,7 +114,7 @@ Deno.test("options: the relay's, from the command line", () => {
   const args = "--host a --ranks 0-1,4 --world-size 8 --controller [::1]:7070 --listen 0.0.0.0:0 " +
     "--allow-plain " +
     "--round-deadline 30s --join-deadline 500ms --connect-deadline 2m " +
-    "--reconnect-deadline 0s --frame-ceiling 64MiB " +
+    "--reconnect-deadline 0s --frame-ceiling 64MiB --adaptive-deadline 2s --http 127.0.0.1:9000 " +
     "--nonfinite zero --kernel auto --gpu-threshold 4MiB --workers 3 --log-format json --log-level debug";
   assertEquals(parseRelayOptions(args.split(" "), environment({ TIERFOLD_SALT: SALT })), {
     host: "a",
@@ -123,6 +123,8 @@ Deno.test("options: the relay's, from the command line", () => {
     controller: { hostname: "::1", port: 7070 },
     listen: { hostname: "0.0.0.0", port: 0 },
     roundDeadlineMs: 30_000,
+    deadlineFloorMs: 2_000,
+    http: { hostname: "127.0.0.1", port: 9000 },
     joinDeadlineMs: 500,
     connectDeadlineMs: 120_000,
     reconnectDeadlineMs: 0,
@@ -145,6 +147,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
   const defaults = {
     listen: { hostname: "127.0.0.1", port: 0 },
     roundDeadlineMs: 300_000,
+    deadlineFloorMs: undefined,
     joinDeadlineMs: 300_000,
     frameCeilingBytes: 2 ** 30,
     kernel: "simd",
@@ -173,6 +176,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     reconnectDeadlineMs: 60_000,
     nonfinite: "refuse",
     manifest: undefined,
+    http: undefined,
   });
   const controller = parseControllerOptions(["--world-size", "3"], environment(variables));
   assertEquals<unknown>(controller, {
@@ -186,6 +190,12 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     kept: undefined,
     delta: undefined,
   });
+});
+
+Deno.test("options: the least of an adaptive deadline is not above the most", () => {
+  const args = ["--world-size", "4", "--adaptive-deadline", "6m"];
+  const run = () => parseControllerOptions(args, environment({ TIERFOLD_SALT: SALT }));
+  assertThrows(run, UsageError, "--adaptive-deadline 6m: it is the least, and above the most");
 });
 
 Deno.test("options: a rank beyond the world is refused", () => {

@@ -40,6 +40,7 @@ function hostWith(slot: FrameSlot) {
       return Promise.resolve();
     },
     slot: () => slot,
+    begins: () => {},
     arriving: () => {},
     altered: () => {},
     maySend: () => true,

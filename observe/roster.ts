@@ -1,22 +1,23 @@
 /**
- * The ranks of a session as those see them who watch.
+ * Ranks as those see them who watch.
  *
  * @module
  */
-import type { RankView } from "../../observe/state.ts";
+import type { RankView } from "./state.ts";
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 type Entry = Omit<Mutable<RankView>, "loss">;
 
 /** Where every rank stands, and why. Purely synchronous; time comes in as an argument. */
 export class Roster {
-  readonly #ranks: Entry[];
+  readonly #ranks: ReadonlyMap<number, Entry>;
   #deaths = 0;
   #returns = 0;
   #late = 0;
 
-  constructor(worldSize: number, nowMs: number) {
-    this.#ranks = Array.from({ length: worldSize }, (_, rank) => ({
+  /** @param ranks Those that are expected, ascending. */
+  constructor(ranks: Iterable<number>, nowMs: number) {
+    this.#ranks = new Map(Array.from(ranks, (rank) => [rank, {
       rank,
       phase: "expected",
       sinceAtMs: nowMs,
@@ -24,7 +25,7 @@ export class Roster {
       reason: null,
       returns: 0,
       timesLate: 0,
-    }));
+    }]));
   }
 
   /** How often a rank was lost, came back, and was given up because it was late. */
@@ -34,20 +35,17 @@ export class Roster {
 
   /** All ranks, by number. */
   all(): Entry[] {
-    return this.#ranks.map((entry) => ({ ...entry }));
-  }
-
-  /** Where a rank stands; undefined for one that is not of this session. */
-  phase(rank: number): RankView["phase"] | undefined {
-    return this.#ranks[rank]?.phase;
+    return [...this.#ranks.values()].map((entry) => ({ ...entry }));
   }
 
   /** The ranks that stand there, ascending. */
   those(phase: RankView["phase"]): number[] {
-    return this.#ranks.flatMap((entry) => entry.phase === phase ? [entry.rank] : []);
+    return [...this.#ranks.values()].filter((entry) => entry.phase === phase).map(({ rank }) =>
+      rank
+    );
   }
 
-  /** A relay carries these ranks. */
+  /** These ranks are carried by the relay of `host`. */
   carried(host: string, ranks: readonly number[], nowMs: number): void {
     for (const entry of this.#entries(ranks)) {
       if (entry.phase === "left" || entry.phase === "lost") {
@@ -75,6 +73,6 @@ export class Roster {
   }
 
   #entries(ranks: readonly number[]): Entry[] {
-    return ranks.flatMap((rank) => this.#ranks[rank] ?? []);
+    return ranks.flatMap((rank) => this.#ranks.get(rank) ?? []);
   }
 }
