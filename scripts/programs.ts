@@ -15,7 +15,8 @@ export interface BuiltProgram {
 }
 
 /** Where launchers of ranks say which rank a process is; see cli/launchers.ts. */
-const LAUNCHERS = "RANK,WORLD_SIZE,LOCAL_*,MASTER_*,OMPI_*,SLURM_*";
+const LAUNCHERS = "RANK,WORLD_SIZE,LOCAL_*,GROUP_RANK,MASTER_*,TORCHELASTIC_*," +
+  "OMPI_*,PMIX_HOSTNAME,SLURM_*,SLURMD_NODENAME";
 
 /** All of them. */
 export const PROGRAMS: readonly BuiltProgram[] = [

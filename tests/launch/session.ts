@@ -21,16 +21,6 @@ interface Said {
   readonly values: number[];
 }
 
-/** Whether a program is on the PATH. */
-export async function installed(program: string): Promise<boolean> {
-  const { success } = await new Deno.Command("bash", {
-    args: ["-c", `command -v ${program}`],
-    stdout: "null",
-    stderr: "null",
-  }).output();
-  return success;
-}
-
 /** A port that was free a moment ago. */
 export function freePort(): number {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });

@@ -1,117 +1,70 @@
-// Ranks and their relays under Slurm's srun, on two nodes that are two daemons on this machine.
-import { assert } from "@std/assert";
-import { Child } from "../../bench/child.ts";
-import { PATIENCE_MS, pause } from "../cluster/waiting.ts";
-import { freePort, installed, runLaunched, TASK } from "./session.ts";
+// Ranks and relays under Slurm's srun, on two nodes; and the job script of deploy/.
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { PROGRAMS } from "../../scripts/programs.ts";
+import { freePort, runLaunched, TASK } from "./session.ts";
+import { Slurm, slurmMissing } from "./slurm.ts";
 
-const NODES = ["n0", "n1"];
-
-/** Slurm's configuration: no accounts, no accounting, nothing outside `folder`. */
-function configuration(folder: string, host: string): string {
-  return `
-ClusterName=tierfold
-SlurmctldHost=${host}(127.0.0.1)
-SlurmctldPort=${freePort()}
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/none
-CredType=cred/none
-StateSaveLocation=${folder}/state
-SlurmdSpoolDir=${folder}/%n
-SlurmctldPidFile=${folder}/slurmctld.pid
-SlurmdPidFile=${folder}/%n.pid
-SlurmdParameters=config_overrides
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
-SelectType=select/linear
-SchedulerType=sched/builtin
-SwitchType=switch/none
-MpiDefault=none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-${
-    NODES.map((node) =>
-      `NodeName=${node} NodeHostname=${host} NodeAddr=127.0.0.1 Port=${freePort()} CPUs=2`
-    ).join("\n")
-  }
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-`;
-}
-
-/** A controller and a node's daemon each; at the end of an `await using` block none is left. */
-class Slurm implements AsyncDisposable {
-  readonly env: Readonly<Record<string, string>>;
-  readonly #folder: string;
-  readonly #daemons: Child[];
-
-  private constructor(folder: string) {
-    this.#folder = folder;
-    const config = `${folder}/slurm.conf`;
-    this.env = { SLURM_CONF: config };
-    const daemon = (command: string[]) =>
-      new Child({ name: command.join(" "), command, env: this.env });
-    this.#daemons = [
-      daemon(["slurmctld", "-D", "-f", config]),
-      ...NODES.map((node) => daemon(["slurmd", "-D", "-N", node, "-f", config])),
-    ];
-  }
-
-  static async start(): Promise<Slurm> {
-    const folder = await Deno.makeTempDir();
-    for (const name of ["state", ...NODES]) await Deno.mkdir(`${folder}/${name}`);
-    await Deno.writeTextFile(`${folder}/slurm.conf`, configuration(folder, Deno.hostname()));
-    const slurm = new Slurm(folder);
-    try {
-      await slurm.#untilIdle();
-      return slurm;
-    } catch (error) {
-      await slurm[Symbol.asyncDispose]();
-      throw error;
-    }
-  }
-
-  async #untilIdle(): Promise<void> {
-    const end = Date.now() + PATIENCE_MS;
-    for (;;) {
-      const { stdout } = await new Deno.Command("sinfo", {
-        args: ["--noheader", "--format", "%D %t"],
-        env: this.env,
-        stderr: "null",
-      }).output();
-      const states = new TextDecoder().decode(stdout).trim();
-      if (states === `${NODES.length} idle`) return;
-      const words = this.#daemons.map(({ stderr }) => stderr).join("\n");
-      assert(
-        Date.now() < end,
-        `the nodes are not idle but "${states}"; the daemons wrote\n${words}`,
-      );
-      await pause(200);
-    }
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all(this.#daemons.map((daemon) => daemon.stop()));
-    await Deno.remove(this.#folder, { recursive: true });
-  }
-}
-
-const missing = !await installed("slurmctld") || !await installed("slurmd")
-  ? " (skipped: slurmctld and slurmd are not there: slurm-wlm is not installed)"
-  : Deno.uid() !== 0
-  ? " (skipped: Slurm's daemons want root)"
-  : "";
+const ROOT = new URL("../../", import.meta.url).pathname;
 
 Deno.test({
-  name: `launch: srun starts four ranks and two relays on two nodes${missing}`,
-  ignore: missing !== "",
+  name: `launch: srun starts four ranks and two relays on two nodes${slurmMissing}`,
+  ignore: slurmMissing !== "",
   fn: async () => {
     await using slurm = await Slurm.start();
     await runLaunched({
-      command: ["srun", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "--overcommit", TASK],
+      command: ["srun", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", TASK],
       worldSize: 4,
       localRanks: [0, 1, 0, 1],
       launcher: "slurm",
       env: slurm.env,
     });
+  },
+});
+
+/** Puts the servers' names on a PATH, with the permissions that their binaries have. */
+async function writePrograms(folder: string): Promise<void> {
+  for (const { name, entry, permissions } of PROGRAMS) {
+    const flags = permissions.map((flag) => `'${flag}'`).join(" ");
+    await Deno.writeTextFile(
+      `${folder}/${name}`,
+      `#!/usr/bin/env bash\nexec '${Deno.execPath()}' run --no-prompt ${flags} '${ROOT}${entry}' "$@"\n`,
+      { mode: 0o755 },
+    );
+  }
+}
+
+Deno.test({
+  name: `launch: sbatch runs the job script of deploy/ from its salt to its end${slurmMissing}`,
+  ignore: slurmMissing !== "",
+  fn: async () => {
+    await using slurm = await Slurm.start();
+    const folder = await Deno.makeTempDir();
+    try {
+      await writePrograms(folder);
+      const rank = [Deno.execPath(), "run", "--quiet", "--no-prompt", "--allow-net", "--allow-env"];
+      const state = await slurm.batch([
+        ...["--nodes=1", "--ntasks-per-node=2", `--output=${folder}/output`],
+        `${ROOT}deploy/slurm/tierfold.sbatch`,
+        ...[...rank, `${ROOT}tests/launch/rank.ts`],
+      ], {
+        PATH: `${folder}:${Deno.env.get("PATH")}`,
+        TIERFOLD_CONTROLLER_PORT: `${freePort()}`,
+        TIERFOLD_RELAY_PORT: `${freePort()}`,
+        NO_COLOR: "1",
+      });
+      const output = await Deno.readTextFile(`${folder}/output`);
+      assertEquals(state, "COMPLETED", output);
+      const said = output.split("\n").filter((line) => line.startsWith("{"))
+        .map((line) => JSON.parse(line))
+        .sort((a, b) => a.rank - b.rank);
+      assertEquals(said.map(({ rank, worldSize, counts }) => [rank, worldSize, counts]), [
+        [0, 2, [1, 2]],
+        [1, 2, [1, 2]],
+      ]);
+      assertStringIncludes(said[0].source, "rank 0 by SLURM_PROCID (slurm)");
+      assertStringIncludes(output, "done after 2 rounds");
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
   },
 });
