@@ -64,7 +64,23 @@ export async function play(
   const door = doors[attack.wrongDoor ? (leg === "rank" ? "relay" : "rank") : leg];
   const [hostname, port] = door.split(":");
   await pause(attack.after);
-  const conn = await Deno.connect({ hostname: hostname!, port: Number(port) });
+  return await say(
+    await Deno.connect({ hostname: hostname!, port: Number(port) }),
+    messages,
+    attack,
+  );
+}
+
+/**
+ * Says a conversation on a connection, and closes it.
+ *
+ * @returns Whether the other end closed first.
+ */
+export async function say(
+  conn: Deno.TcpConn,
+  messages: Conversation,
+  attack: Pick<Attack, "trickle" | "ending">,
+): Promise<boolean> {
   const ear = new Ear(conn);
   try {
     for (const { bytes, heard } of messages) {

@@ -3,7 +3,7 @@
 import * as fc from "fast-check";
 import type { Tap } from "../../bench/chaos/proxy.ts";
 import { encodeControl } from "../../wire/control.ts";
-import { encodeHandshake } from "../../wire/handshake.ts";
+import { encodeAck, encodeHandshake, HANDSHAKE_BYTES } from "../../wire/handshake.ts";
 import { tag64 } from "../../wire/mac.ts";
 import {
   encodeChannelMagic,
@@ -78,6 +78,39 @@ export function relayConversation(host: string, rank: number, rounds: number): C
   ];
 }
 
+/** What a relay says to a rank in some rounds: it is let in, and results of the rank's own values. */
+export function relayAnswers(rank: number, rounds: number): Conversation {
+  const sent = prefixed(frame(rank));
+  return [
+    { bytes: encodeAck(2), heard: HANDSHAKE_BYTES },
+    ...Array.from({ length: rounds }, (_, i) => ({
+      bytes: sent,
+      heard: HANDSHAKE_BYTES + (i + 1) * sent.length,
+    })),
+  ];
+}
+
+/** What a controller says to a relay of one rank in some rounds. */
+export function controllerAnswers(host: string, rank: number, rounds: number): Conversation {
+  const hello = encodeControl({ type: "hello", host, ranks: [rank] });
+  const sent = encodeRecord("broadcast", 0, frame(rank), SALT);
+  const greeting = 4 + RECORD_HEADER_BYTES + hello.length;
+  return [
+    {
+      bytes: encodeRecord("control", 0, encodeControl({ type: "hello_ack" }), SALT),
+      heard: greeting,
+    },
+    ...Array.from({ length: rounds }, (_, i) => ({
+      bytes: sent,
+      heard: greeting + (i + 1) * sent.length,
+    })),
+    {
+      bytes: encodeRecord("control", 0, encodeControl({ type: "declare_dead", rank }), SALT),
+      heard: greeting + rounds * sent.length,
+    },
+  ];
+}
+
 /** Gives an edited message correct lengths and tags again, so that it is believed as far as that goes. */
 function resealed(leg: Leg, bytes: Uint8Array): Uint8Array {
   const copy = Uint8Array.from(bytes);
@@ -93,7 +126,7 @@ function resealed(leg: Leg, bytes: Uint8Array): Uint8Array {
   }
   if (copy.length < RECORD_HEADER_BYTES) return copy;
   const payload = copy.subarray(RECORD_HEADER_BYTES);
-  if (copy[8] === 3) sealFrame(payload);
+  if (copy[8] === 3 || copy[8] === 4) sealFrame(payload);
   view.setUint32(13, payload.length, true);
   copy.set(tag64(SALT, copy.subarray(0, RECORD_SIGNED_BYTES), payload), RECORD_SIGNED_BYTES);
   return copy;

@@ -15,7 +15,7 @@ import { SALT } from "../vectors.ts";
 import { type Attack, ATTACKS, attacks, play, type Script } from "./attack.ts";
 import { rankConversation, Recorder, relayConversation, VALUES } from "./conversation.ts";
 
-const BATCHES = Number(Deno.env.get("TIERFOLD_FUZZ_BATCHES") ?? 20);
+const BATCHES = Number(Deno.env.get("TIERFOLD_FUZZ_BATCHES") ?? 14);
 const SEED = Deno.env.get("TIERFOLD_FUZZ_SEED");
 
 /** Ranks that hostile connections claim: the first of them a recorded one. */

@@ -12,7 +12,7 @@ const DECODER =
   /^export (?:async )?(?:function|class) ((?:decode|parse|open|verify|read|receive|load|is|check)[A-Z]\w*|\w+(?:Parser|Reader)\b)/gm;
 
 /** How often each decoder is run; more for a long night. */
-const RUNS = Number(Deno.env.get("TIERFOLD_FUZZ_RUNS") ?? 300);
+const RUNS = Number(Deno.env.get("TIERFOLD_FUZZ_RUNS") ?? 200);
 /** What one call may take at most, in bytes: a length that is believed takes far more. */
 const MEMORY_BYTES = 16 * 1024 ** 2;
 
