@@ -11,18 +11,28 @@ import { PeerFailure, printHttp, printListening, runProgram } from "./cli/progra
 import { Controller } from "./controller/server.ts";
 import { SessionState } from "./controller/state/session_state.ts";
 
+const log = getLogger(["tierfold", "controller"]);
+
 if (import.meta.main) {
   await runProgram(controllerProgram, async (options, signal) => {
-    const { kept, worldSize } = options;
-    const outcome = await Controller.run({
+    const { kept, worldSize, operatorToken } = options;
+    const ending = new AbortController();
+    const end = () => ending.abort(new Error("the operator ended the session"));
+    const session = Controller.run({
       ...options,
       network: intake("controller", options, options.tls),
       state: kept && ((arena) => SessionState.open({ ...kept, worldSize }, arena)),
       kernel: (arena) => makeKernel(options, arena),
       onListening: printListening,
       sidelines: { ...options, onHttp: printHttp },
-    }, signal);
-    getLogger(["tierfold", "controller"]).info("done after {rounds} rounds", {
+      operator: { token: operatorToken, end },
+    }, AbortSignal.any([signal, ending.signal]));
+    const outcome = await session.catch((error) => {
+      if (error !== ending.signal.reason) throw error;
+      return undefined;
+    });
+    if (outcome === undefined) return log.info("the operator ended the session");
+    log.info("done after {rounds} rounds", {
       rounds: outcome.rounds,
     });
     if (outcome.left.length === 0) {

@@ -9,6 +9,7 @@ import { MAX_WORLD_SIZE } from "../wire/limits.ts";
 import { type CommonOptions, commonTable, durationOption, finishCommon } from "./common_options.ts";
 import { type ReadEnvironment, resolveOptions } from "./options.ts";
 import { finishPasses, type PassPolicyChoice, passTable } from "./pass_options.ts";
+import { OPERATOR_TOKEN_VARIABLE, readOperatorToken } from "./operator_token.ts";
 import type { Program } from "./program.ts";
 import { expectPrivate } from "./security_options.ts";
 import { option, optionalOption, UsageError } from "./spec.ts";
@@ -49,6 +50,8 @@ export interface ControllerOptions extends CommonOptions {
   readonly returnDeadlineMs: number;
   /** Where to serve HTTP; undefined: nowhere. */
   readonly http: HostPort | undefined;
+  /** The operator's token; undefined: nobody may act over HTTP. Never to be printed or logged. */
+  readonly operatorToken: string | undefined;
   /** A directory for gradient blocks; undefined: in memory. */
   readonly passesStore: string | undefined;
   /** Most bytes of gradient blocks kept. */
@@ -94,6 +97,12 @@ const table = {
     schema: byteSize(1024, Number.MAX_SAFE_INTEGER),
     show: formatBytes,
     fallback: "1GiB",
+  }),
+  operatorTokenFile: optionalOption({
+    value: "FILE",
+    help:
+      `a file that holds the token for acting from the status page, read-only without one; instead of ${OPERATOR_TOKEN_VARIABLE}`,
+    schema: text("the name of a file"),
   }),
   ...passTable,
   deltaPeers: optionalOption({
@@ -190,6 +199,7 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
       ...common,
       returnDeadlineMs: values.returnDeadline,
       http: values.http,
+      operatorToken: readOperatorToken(values.operatorTokenFile, env),
       passesStore: values.passesStore,
       passesBytes: values.passesBytes,
       passPolicy: finishPasses(values, values.http !== undefined),

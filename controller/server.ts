@@ -127,6 +127,7 @@ export class Controller implements RelayHost {
       return await keeping(state, () => {
         const observer = watch?.view;
         controller = new Controller(settings, arena, kernel, sidelines, state, deadline, observer);
+        watch?.steer(controller);
         return controller.#serve(signal);
       });
     } finally {
@@ -137,13 +138,21 @@ export class Controller implements RelayHost {
     }
   }
 
+  /** Tells a rank's relay to go on without it; false where no relay carries it. */
+  declareDead(rank: number): boolean {
+    const host = this.#membership.hosts.find(({ ranks }) => ranks.has(rank));
+    const port = host && this.#reception.port(host.key);
+    if (port !== undefined) this.#sitting.track(port.declareDead(rank));
+    return port !== undefined;
+  }
+
   // What a relay's port asks.
 
   async hello(port: RelayPort, hello: ControlMessage & { type: "hello" }): Promise<void> {
     const host = await this.#reception.admit(port, hello);
     this.#observer?.hostJoined(host, port.peer);
-    const { unclaimed } = this.#membership;
-    if (unclaimed.length === 0) this.#log.info("all {worldSize} ranks have a relay", this.#size);
+    const { unclaimed, worldSize } = this.#membership;
+    if (unclaimed.length === 0) this.#log.info("all {worldSize} ranks have a relay", { worldSize });
     this.#watchRound();
     this.#sitting.pump();
   }
@@ -251,16 +260,12 @@ export class Controller implements RelayHost {
     this.#sitting.pump();
   }
 
-  get #size(): { worldSize: number } {
-    return { worldSize: this.#settings.worldSize };
-  }
-
   async #serve(signal: AbortSignal): Promise<ControllerOutcome> {
     signal.throwIfAborted();
     const listener = (this.#settings.network ?? tcp).listen(this.#settings.listen);
     const { address } = listener;
     this.#log.info("a session of {worldSize} ranks, accepting relays on {address}", {
-      ...this.#size,
+      worldSize: this.#settings.worldSize,
       address: formatAddress(address),
     });
     try {
@@ -447,14 +452,10 @@ export class Controller implements RelayHost {
       }
     }
     this.#graceTimer = setTimeout(() => {
+      const why = `did not deliver within ${waitedMs} ms of round ${round}'s first frame, nor ` +
+        `${GRACE_MS} ms after its ranks were declared dead`;
       for (const key of barrier.awaited) {
-        this.#reception.expel(
-          key,
-          `${
-            this.#hostName(key)
-          } did not deliver within ${waitedMs} ms of round ${round}'s first ` +
-            `frame, nor ${GRACE_MS} ms after its ranks were declared dead`,
-        );
+        this.#reception.expel(key, `${this.#hostName(key)} ${why}`);
       }
     }, GRACE_MS);
   }

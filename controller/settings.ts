@@ -36,6 +36,8 @@ export interface ControllerSettings {
   onListening: (address: Address) => void;
   /** Federated passes and deltas; none unless given. */
   sidelines?: SidelineOptions;
+  /** The operator's token, and how the session is ended for the operator; nobody's unless given. */
+  operator?: { readonly token: string | undefined; end(): void };
   /** Opens what outlives a round; nothing does unless given. */
   state?: ((arena: Arena) => Promise<SessionState>) | undefined;
 }

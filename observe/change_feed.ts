@@ -94,7 +94,7 @@ export class ChangeFeed {
     const change = look ? this.#change() : undefined;
     if (look) this.#lookedAt = now;
     if (change !== undefined) this.#write(this.#encode("change", change), now);
-    else if (now - this.#wroteAt >= ALIVE_MS) this.#write(this.#encoder.encode(": alive\n\n"), now);
+    else if (now - this.#wroteAt >= ALIVE_MS) this.#write(this.#encode("alive", null), now);
   }
 
   /** What changed since it was told last; undefined when nothing did. */
@@ -125,7 +125,10 @@ export class ChangeFeed {
     this.#lookedAt = this.#wroteAt = performance.now();
   }
 
-  #encode(event: "state" | "change", data: StateDocument | StateChange): Uint8Array {
+  #encode(
+    event: "state" | "change" | "alive",
+    data: StateDocument | StateChange | null,
+  ): Uint8Array {
     return this.#encoder.encode(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
   }
 

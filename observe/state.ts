@@ -9,7 +9,7 @@
  *     GET /events
  *     event: state     data: a StateDocument, once, when the stream starts
  *     event: change    data: a StateChange, at most every 250 ms, while something changes
- *     : alive          a comment every 15 s, while nothing does
+ *     event: alive     data: null, every 15 s, while nothing does
  *
  * {@link applyChange} makes the next document of the last one and a change. A stream that breaks is
  * opened anew, and starts with a whole document again.

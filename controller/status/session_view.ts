@@ -75,6 +75,8 @@ export class SessionView implements SessionObserver {
   readonly #late = new Set<number>();
   /** When ranks were given up, until they are back. */
   readonly #missed = new Map<number, number>();
+  /** Ranks that the operator declared dead and whose relays have not said yet that they are gone. */
+  readonly #declaredDead = new Set<number>();
   #round = 0;
   #bytesIn = 0;
   #bytesOut = 0;
@@ -171,8 +173,11 @@ export class SessionView implements SessionObserver {
   rankLeft({ key, name }: WatchedHost, rank: number): void {
     this.#hosts.get(key)?.ranks.delete(rank);
     // The relay says no more than that; whoever was given up before did not leave.
-    const late = this.#late.has(rank);
-    const reason = late
+    const declared = this.#declaredDead.delete(rank);
+    const late = declared || this.#late.has(rank);
+    const reason = declared
+      ? "the operator declared it dead"
+      : late
       ? `it was too late in round ${this.#round}`
       : "its connection to its relay was closed";
     this.#roster.gone([rank], late ? "lost" : "left", reason, this.#options.clock());
@@ -271,8 +276,18 @@ export class SessionView implements SessionObserver {
     else this.#event("session", "error", [], null, `the session ended: ${text}`);
   }
 
+  /** The operator declared a rank dead: its relay is told to go on without it. */
+  declaredDead(rank: number): void {
+    this.#declaredDead.add(rank);
+    this.#event("rank_late", "warning", [rank], null, `the operator declared rank ${rank} dead`);
+  }
+
   /** Takes down what happened beside the rounds. */
-  note(kind: "checkpoint" | "pass" | "delta", level: EventView["level"], text: string): void {
+  note(
+    kind: "session" | "checkpoint" | "pass" | "delta",
+    level: EventView["level"],
+    text: string,
+  ): void {
     this.#event(kind, level, [], null, text);
   }
 

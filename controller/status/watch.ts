@@ -9,6 +9,7 @@ import { ChangeFeed } from "../../observe/change_feed.ts";
 import type { HttpHandler } from "../../observe/http.ts";
 import { watchRoutes } from "../../observe/routes.ts";
 import { type PassView, STATE_LIMITS } from "../../observe/state.ts";
+import { OperatorDesk } from "../operator/desk.ts";
 import type { ControllerSettings } from "../settings.ts";
 import type { Sidelines } from "../sidelines.ts";
 import type { SessionState } from "../state/session_state.ts";
@@ -26,6 +27,7 @@ export class Watch {
   /** What is there beside the rounds, once it has started. */
   #sidelines: Sidelines | undefined;
   #state: SessionState | undefined;
+  #declareDead: ((rank: number) => boolean) | undefined;
 
   /** @param kernel The name of what sums. */
   constructor(settings: ControllerSettings, kernel: string, deadline: RoundDeadline) {
@@ -44,10 +46,22 @@ export class Watch {
     });
     this.#feed = new ChangeFeed(view);
     const losses = new LossIntake(view.losses, salt);
+    const desk = new OperatorDesk(settings.operator?.token, {
+      end: () => {
+        view.note("session", "warning", "the operator ends the session");
+        settings.operator?.end();
+      },
+      declareDead: (rank) => {
+        const declared = this.#declareDead?.(rank) === true;
+        if (declared) view.declaredDead(rank);
+        return declared;
+      },
+    });
     this.handlers = [
       watchRoutes(view, controllerMetrics(view)),
       (request) => this.#events(request),
       (request) => losses.handle(request),
+      (request) => desk.handle(request),
     ];
   }
 
@@ -58,6 +72,11 @@ export class Watch {
     if (state !== undefined) {
       state.onCheckpoint = (level, text) => this.view.note("checkpoint", level, text);
     }
+  }
+
+  /** Steers this session, from here on, as far as the operator may. */
+  steer(session: { declareDead(rank: number): boolean }): void {
+    this.#declareDead = (rank) => session.declareDead(rank);
   }
 
   /** Ends the streams of those who watch. */

@@ -184,6 +184,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     worldSize: 3,
     returnDeadlineMs: 60_000,
     http: undefined,
+    operatorToken: undefined,
     passesStore: undefined,
     passesBytes: 2 ** 30,
     passPolicy: { clipNorm: undefined, aggregation: { kind: "mean" } },

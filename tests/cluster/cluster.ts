@@ -12,6 +12,8 @@ const SALT_HEX = "000102030405060708090a0b0c0d0e0f";
 export interface ServerOptions {
   readonly salt?: string;
   readonly listen?: string;
+  /** The name of a relay's host. */
+  readonly host?: string;
   /** Options behind those that every start needs. */
   readonly args?: readonly string[];
   /** What it may do; the least that a program of ours needs, when left out. */
@@ -174,7 +176,8 @@ export class Cluster implements AsyncDisposable {
 
   /** Starts the relay of a host. */
   startRelay(host: number, options?: ServerOptions): Member {
-    const args = ["--host", `host-${host}`, "--ranks", this.#hosts[host]!.join(",")];
+    const name = options?.host ?? `host-${host}`;
+    const args = ["--host", name, "--ranks", this.#hosts[host]!.join(",")];
     args.push("--controller", this.controller.address);
     return this.relays[host] = this.server(`relay ${host}`, "../../relay.ts", args, options);
   }

@@ -20,8 +20,11 @@ import { Stream } from "./stream.ts";
 import { Topology } from "./topology.ts";
 
 let state: StateDocument | undefined;
-const lossPlot = new LossPlot();
+/** This clock less the controller's, in milliseconds. */
+let aheadMs = 0;
+let live = false;
 const roundPlot = new RoundPlot();
+const lossPlot = new LossPlot();
 const events = new Events();
 const operator = new Operator();
 const topology = new Topology(byId("topology-picture"), () => {
@@ -31,20 +34,14 @@ const topology = new Topology(byId("topology-picture"), () => {
 });
 
 function draw(next: StateDocument): void {
-  const first = state === undefined;
-  state = next;
   // Before anything is measured.
-  if (first) show(byId("content"), true);
+  if (state === undefined) show(byId("content"), true);
+  state = next;
+  aheadMs = Date.now() - next.nowMs;
   document.title = titleOf(next);
   setText(byId("version"), next.version);
-  setText(
-    byId("uptime"),
-    `up ${duration(Math.floor((next.nowMs - next.startedAtMs) / 1000) * 1000)}`,
-  );
-  showWaiting(next);
   showFigures(next);
-  topology.draw(next);
-  showDetails(topology.choice, next);
+  showTimed(next);
   operator.offer(topology.choice, next);
   roundPlot.draw(next);
   lossPlot.draw(next);
@@ -53,11 +50,26 @@ function draw(next: StateDocument): void {
   events.draw(next);
 }
 
+/** Shows what grows old by itself. */
+function showTimed(now: StateDocument): void {
+  const upMs = Math.max(0, now.nowMs - now.startedAtMs);
+  setText(byId("uptime"), `up ${duration(Math.floor(upMs / 1000) * 1000)}`);
+  showWaiting(now);
+  topology.draw(now);
+  showDetails(topology.choice, now);
+}
+
 function titleOf({ phase, totals, ranks }: StateDocument): string {
   const lost = ranks.filter((rank) => rank.phase === "lost").length;
   const words = phase === "running" ? `round ${totals.rounds}` : phase;
   return `${lost > 0 ? `${lost} lost, ` : ""}${words} - Tierfold`;
 }
 
-const stream = new Stream(draw, (link) => showLink(link, state?.phase === "over"));
+const stream = new Stream(draw, (link) => {
+  live = link.state === "live";
+  showLink(link, state?.phase === "over");
+});
 byId("retry").addEventListener("click", () => stream.retryNow());
+setInterval(() => {
+  if (live && state !== undefined) showTimed({ ...state, nowMs: Date.now() - aheadMs });
+}, 1_000);

@@ -12,7 +12,7 @@ import { applyChange, type StateChange, type StateDocument } from "../../../obse
 
 /** Pauses before the stream is opened anew, in milliseconds: the first, and the longest. */
 const PAUSE_MS = { first: 1_000, longest: 10_000 };
-/** How long the stream may say nothing: longer than its comments are apart, in milliseconds. */
+/** How long the stream may say nothing: it says that it is alive more often, in milliseconds. */
 const SILENCE_MS = 40_000;
 
 /** How the stream stands. */
@@ -62,7 +62,10 @@ export class Stream {
       const change: StateChange = JSON.parse(data);
       if (this.#state !== undefined) this.#hear(applyChange(this.#state, change));
     });
-    source.addEventListener("alive", () => this.#alive());
+    source.addEventListener("alive", () => {
+      this.#heardMs = Date.now();
+      this.#alive();
+    });
     source.addEventListener("error", () => this.#broken());
     this.#alive();
   }

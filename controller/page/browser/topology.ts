@@ -68,9 +68,10 @@ export class Topology {
     this.#svg.append(this.#links, this.#parts);
     const help = "Arrow keys go through the parts.";
     figure.append(this.#svg, html("p", { class: "unseen" }, help));
-    this.#svg.addEventListener("keydown", (event) => this.#onKey(event));
+    // Listening to the picture itself would make it a stop of the Tab key.
+    figure.addEventListener("keydown", (event) => this.#onKey(event));
     for (const type of ["click", "focusin"]) {
-      this.#svg.addEventListener(type, (event) => {
+      figure.addEventListener(type, (event) => {
         const part = (event.target as Element).closest<SVGElement>("[data-key]");
         if (part !== null) this.choose(part.dataset["key"]!);
       });
@@ -99,7 +100,7 @@ export class Topology {
     const parts: Part[] = [{
       choice: "controller",
       kind: "controller",
-      label: `Controller, ${state.phase === "over" ? "over" : state.phase}`,
+      label: `Controller ${state.listen ?? ""}, ${state.phase}`,
       box: layout.controller,
       look: state.phase,
       texts: ["Controller", cut(state.listen ?? "not listening yet", 27)],
@@ -147,7 +148,9 @@ export class Topology {
     const { box, kind, look, label, choice, texts } = part;
     const chosen = choice === this.choice;
     setAttribute(element, "class", `part ${kind} ${look}`);
-    setAttribute(element, "aria-label", label);
+    // A title may say more than what is seen, which is cut; a label must not.
+    if (kind === "rank") setAttribute(element, "aria-label", label);
+    else setText(element.querySelector("title")!, label);
     setAttribute(element, "aria-pressed", String(chosen));
     setAttribute(element, "tabindex", chosen ? 0 : -1);
     setAttribute(element, "transform", `translate(${box.x} ${box.y})`);
@@ -197,7 +200,7 @@ function hostPart(branch: Branch, state: StateDocument, box: Box): Part {
   return {
     choice: host === undefined ? "unclaimed" : `host ${host.key}`,
     kind: "host",
-    label: host === undefined ? `Unclaimed, ${words}` : `Host ${name}, ${words}`,
+    label: `${host === undefined ? "" : "Host "}${name}, ${carried}`,
     box,
     look: hostLook(branch, state),
     texts: [cut(name, room(CHARACTER.name)), cut(carried, room(CHARACTER.small))],
@@ -211,6 +214,10 @@ function createPart({ kind }: Part): SVGGElement {
     return group;
   }
   const x = 14;
-  group.append(svg("text", { class: "name", x, y: 23 }), svg("text", { class: "small", x, y: 42 }));
+  group.append(
+    svg("title"),
+    svg("text", { class: "name", x, y: 23 }),
+    svg("text", { class: "small", x, y: 42 }),
+  );
   return group;
 }
