@@ -121,7 +121,7 @@ export class SimdKernel implements FoldKernel, Conversions {
 
   /** The compiled module, which `postMessage` can carry to a worker. */
   static compile(): WebAssembly.Module {
-    return new WebAssembly.Module(Uint8Array.fromBase64(SIMD_WASM));
+    return new WebAssembly.Module(Uint8Array.from(atob(SIMD_WASM), (char) => char.charCodeAt(0)));
   }
 
   static #instantiate(module: WebAssembly.Module, memory: WebAssembly.Memory): Exports {

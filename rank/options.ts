@@ -4,6 +4,7 @@
  * @module
  */
 import { readEnvironment } from "../cli/environment.ts";
+import { nodeTcp } from "../transport/node_tcp.ts";
 import { type Network, tcp } from "../transport/network.ts";
 import type { Address } from "../transport/tcp.ts";
 import { MAX_WORLD_SIZE, SALT_BYTES } from "../wire/limits.ts";
@@ -30,7 +31,7 @@ export interface RankOptions {
    */
   wire?: "f32" | "bf16";
   /** How the relay is reached; TCP when left out. */
-  network?: Network;
+  network?: Pick<Network, "connect">;
   /** How long to try to reach the relay and be let in, in milliseconds; 60,000 when left out. */
   joinTimeoutMs?: number;
   /** How long a round may take, in milliseconds; 900,000 when left out. */
@@ -44,7 +45,7 @@ export interface RankSettings {
   worldSize: number;
   salt: Uint8Array;
   wire: "f32" | "bf16";
-  network: Network;
+  network: Pick<Network, "connect">;
   joinTimeoutMs: number;
   roundTimeoutMs: number;
 }
@@ -74,7 +75,7 @@ export function checkOptions(options: RankOptions): RankSettings {
     worldSize,
     salt: saltBytes(options.salt),
     wire,
-    network: options.network ?? tcp,
+    network: options.network ?? (typeof Deno === "undefined" ? nodeTcp : tcp),
     joinTimeoutMs: timeout("joinTimeoutMs", options.joinTimeoutMs, 60_000),
     roundTimeoutMs: timeout("roundTimeoutMs", options.roundTimeoutMs, 900_000),
   };

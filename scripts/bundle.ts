@@ -62,7 +62,7 @@ export async function bundle(root: string, program: BuiltProgram, file: string):
 }
 
 /** The text of an entry with all that it imports. */
-async function bundled(root: string, entry: string): Promise<string> {
+export async function bundled(root: string, entry: string): Promise<string> {
   const file = await Deno.makeTempFile({ suffix: ".js" });
   try {
     const command = [Deno.execPath(), "bundle", "--quiet", "--platform", "deno", "--output", file];

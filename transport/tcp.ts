@@ -3,38 +3,17 @@
  *
  * @module
  */
+import { type Address, formatAddress } from "./address.ts";
+import { connectByAttempts, pause } from "./attempts.ts";
 import { type Connection, TransportError } from "./connection.ts";
 
-/** A host name or address, and a port. */
-export interface Address {
-  /** A name or an address, IPv6 without brackets. */
-  hostname: string;
-  /** From 0 to 65535. */
-  port: number;
-}
+export { type Address, formatAddress } from "./address.ts";
 
-/** First pause between two attempts to connect; it doubles up to {@link LAST_PAUSE_MS}. */
-const FIRST_PAUSE_MS = 50;
-const LAST_PAUSE_MS = 2_000;
 /** Pause after a failed accept, such as one for want of file descriptors. */
 const ACCEPT_PAUSE_MS = 100;
 
 /** A fatal alert, protocol_version (RFC 8446, 6): ends a TLS handshake for good. */
 export const TLS_ALERT: readonly number[] = [21, 3, 3, 0, 2, 2, 70];
-
-/**
- * `HOST:PORT`, an IPv6 address in brackets.
- *
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { formatAddress } from "@tierfold/tierfold";
- *
- * assertEquals(formatAddress({ hostname: "::1", port: 7070 }), "[::1]:7070");
- * ```
- */
-export function formatAddress({ hostname, port }: Address): string {
-  return hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
-}
 
 /** How connections behave. */
 export interface TcpOptions {
@@ -90,18 +69,6 @@ class TcpConnection implements Connection {
   }
 }
 
-function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal?.addEventListener("abort", done);
-  });
-}
-
 /**
  * Connects to `address`, trying every address that its name has, again and again with growing pauses.
  *
@@ -116,30 +83,9 @@ export async function connectTcp(
   what: string,
   options: { deadlineMs: number; signal?: AbortSignal } & TcpOptions,
 ): Promise<Connection> {
-  const end = Date.now() + options.deadlineMs;
-  let wait = FIRST_PAUSE_MS;
-  for (let attempts = 1;; attempts++) {
-    const left = end - Date.now();
-    const failure = options.signal?.aborted
-      ? new Error("stopped before the first attempt")
-      : await attempt(address, left, options);
-    if (!(failure instanceof Error)) return failure;
-    if (options.signal?.aborted) {
-      throw new TransportError("ended", `connecting to ${what}: stopped on request`);
-    }
-    // What this process may not do now it may not do later either.
-    if (failure instanceof Deno.errors.NotCapable) throw failure;
-    if (Date.now() + wait >= end) {
-      throw new TransportError(
-        "unreachable",
-        `connecting to ${what} at ${formatAddress(address)}: ${attempts} attempts in ` +
-          `${options.deadlineMs} ms failed, the last one with: ${failure.message}`,
-        { cause: failure },
-      );
-    }
-    await pause(wait, options.signal);
-    wait = Math.min(2 * wait, LAST_PAUSE_MS);
-  }
+  const { signal, deadlineMs } = options;
+  const give = signal === undefined ? { deadlineMs } : { deadlineMs, signal };
+  return await connectByAttempts(address, what, give, (ms) => attempt(address, ms, options));
 }
 
 async function attempt(
@@ -154,6 +100,8 @@ async function attempt(
   try {
     return new TcpConnection(await Deno.connect({ ...address, signal: controller.signal }), more);
   } catch (error) {
+    // What this process may not do now it may not do later either.
+    if (error instanceof Deno.errors.NotCapable) throw error;
     return error instanceof Error ? error : new Error(String(error));
   } finally {
     clearTimeout(timer);
