@@ -113,7 +113,10 @@ export const relayProgram: Program<typeof table, RelayOptions> = {
   finish: (resolution, env) => {
     const { values, sources } = resolution;
     checkRanks(values);
-    expectPrivate([{ flag: "--listen", place: values.listen }], values.allowPlain);
+    expectPrivate([
+      { flag: "--listen", place: values.listen },
+      { flag: "--http", place: values.http },
+    ], values.allowPlain);
     if (sources.ranks === "launcher") checkWorld(values, env);
     return {
       ...finishCommon(resolution, env),
