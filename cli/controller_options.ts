@@ -46,7 +46,9 @@ export interface DeltaOptions {
 
 /** Everything that a controller is told. */
 export interface ControllerOptions extends CommonOptions {
-  /** How long relays that were lost may take to come back; 0: nobody waits for them. */
+  /** The fewest ranks with which a round closes. */
+  readonly minRanks: number;
+  /** How long a session with too few ranks waits for more; 0: not at all. */
   readonly returnDeadlineMs: number;
   /** Where to serve HTTP; undefined: nowhere. */
   readonly http: HostPort | undefined;
@@ -66,8 +68,15 @@ export interface ControllerOptions extends CommonOptions {
 
 const table = {
   joinDeadline: durationOption("how long to wait for the relays of all ranks to connect", "5m"),
+  minRanks: option({
+    value: "N",
+    help:
+      "the fewest ranks with which a round closes; below it the session waits for ranks to come back",
+    schema: wholeNumber(1, MAX_WORLD_SIZE),
+    fallback: "1",
+  }),
   returnDeadline: durationOption(
-    "how long a session without ranks waits for relays that were lost to come back; 0s: not at all",
+    "how long a session with too few ranks waits for more to come back; 0s: not at all",
     "1m",
     0,
   ),
@@ -175,6 +184,11 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
     if (values.worldSize === 0 && values.http === undefined) {
       throw new UsageError(["--world-size 0 leaves nothing to do without --http"]);
     }
+    if (values.minRanks > Math.max(values.worldSize, 1)) {
+      throw new UsageError([
+        `--min-ranks: ${values.minRanks} ranks are more than --world-size ${values.worldSize}`,
+      ]);
+    }
     const common = finishCommon(resolution, env);
     expectPrivate([
       {
@@ -197,6 +211,7 @@ export const controllerProgram: Program<typeof table, ControllerOptions> = {
     const peers = values.deltaPeers ?? [];
     return {
       ...common,
+      minRanks: values.minRanks,
       returnDeadlineMs: values.returnDeadline,
       http: values.http,
       operatorToken: readOperatorToken(values.operatorTokenFile, env),

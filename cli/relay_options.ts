@@ -41,6 +41,8 @@ export interface RelayOptions extends CommonOptions {
   readonly connectDeadlineMs: number;
   /** How long to try to reach a controller that was lost; 0: not at all. */
   readonly reconnectDeadlineMs: number;
+  /** How long to wait for a rank to come back when the last one has died. */
+  readonly returnDeadlineMs: number;
   /** What becomes of NaN and infinities in a rank's frame. */
   readonly nonfinite: NonFinitePolicy;
   /** Names for the tensors, for messages. */
@@ -76,6 +78,11 @@ const table = {
   reconnectDeadline: durationOption(
     "how long to try to reach the controller again once it was lost, while the ranks wait; 0s: end at once",
     "1m",
+    0,
+  ),
+  returnDeadline: durationOption(
+    "how long to wait for a rank to come back when the last one has died; 0s: not at all",
+    "0s",
     0,
   ),
   nonfinite: option({
@@ -125,6 +132,7 @@ export const relayProgram: Program<typeof table, RelayOptions> = {
       controller: values.controller,
       connectDeadlineMs: values.connectDeadline,
       reconnectDeadlineMs: values.reconnectDeadline,
+      returnDeadlineMs: values.returnDeadline,
       nonfinite: values.nonfinite,
       manifest: readManifest(values.manifest),
       http: values.http,

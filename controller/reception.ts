@@ -9,6 +9,7 @@ import type { Bytes, SlotReader } from "../frames/slot.ts";
 import type { ControlMessage, HelloStanding } from "../wire/control.ts";
 import { Comebacks, LOST } from "./comebacks.ts";
 import type { Host, Membership } from "./membership.ts";
+import type { Attendance } from "./quorum.ts";
 import type { RelayPort } from "./relay_port.ts";
 
 /** The relays of a session. */
@@ -23,8 +24,11 @@ export class Reception {
   readonly #parting = new Map<number, Promise<void>>();
   /** Ports whose frame this round has, which therefore wait for its result. */
   readonly #owed = new Set<RelayPort>();
+  /** By host: the ranks behind the frame that this round has of it. */
+  readonly #behind = new Map<number, readonly number[]>();
   /** Settles at the end of the round, when hosts that came in its middle are let in. */
   #boundary = Promise.withResolvers<void>();
+  #closed = false;
 
   /**
    * @param options.returnMs How long a relay that was lost is waited for.
@@ -52,9 +56,21 @@ export class Reception {
     return [...this.#owed];
   }
 
-  /** Whether a relay that was lost may still come back. */
-  get expectsReturns(): boolean {
-    return this.#comebacks.expected;
+  /** Who is there, as far as rounds go. */
+  get attendance(): Attendance {
+    const { deserted, contributors, live } = this.#barrier;
+    const ranks = new Set([...this.#behind.values()].flat());
+    for (const key of live) {
+      for (const rank of this.#membership.host(key)?.ranks ?? []) ranks.add(rank);
+    }
+    return {
+      ranks: ranks.size,
+      begun: contributors.length > 0,
+      deserted,
+      // A relay of ours closes its channel when it waits for no rank any more.
+      hopeful: this.#comebacks.expected ||
+        this.ports.some(({ instance }) => instance !== undefined),
+    };
   }
 
   /** The relay of a host. */
@@ -126,9 +142,7 @@ export class Reception {
 
   /** Settles when a host that came in the middle of a round may be listened to; undefined if it may. */
   entrance({ host }: RelayPort): Promise<void> | undefined {
-    const { key, ranks } = host!;
-    if (this.#barrier.state(key) !== "gone" || ranks.size === 0) return undefined;
-    return this.#boundary.promise;
+    return this.#mustWait(host!) ? this.#entered(host!) : undefined;
   }
 
   /** A frame of that relay begins to arrive: it has what it was owed. */
@@ -139,6 +153,7 @@ export class Reception {
   /** A frame of that relay is in the round. */
   delivered(port: RelayPort): void {
     this.#owed.add(port);
+    this.#behind.set(port.host!.key, [...port.host!.ranks]);
     if (port.instance !== undefined) this.#comebacks.take(port.instance, this.#barrier.round);
   }
 
@@ -185,11 +200,20 @@ export class Reception {
 
   /** The next round gathers: those who came in the middle of the last one are let in. */
   open(): void {
-    for (const { key, ranks } of this.#membership.hosts) {
-      if (this.#barrier.state(key) === "gone" && ranks.size > 0) this.#barrier.join(key);
-    }
-    this.#boundary.resolve();
-    this.#boundary = Promise.withResolvers();
+    this.#behind.clear();
+    this.#letIn(this.#waiting);
+  }
+
+  /**
+   * Lets those who wait into a round that cannot close without them.
+   *
+   * @returns Whether there was anybody.
+   */
+  openEarly(): boolean {
+    const waiting = this.#waiting.filter((key) => !this.#barrier.holds(key));
+    for (const key of waiting) this.#barrier.expect(key);
+    if (waiting.length > 0) this.#letIn(waiting);
+    return waiting.length > 0;
   }
 
   /** Tells the relay of a host why it must go. */
@@ -200,6 +224,7 @@ export class Reception {
 
   /** The session is over: nobody waits any more, and all relays learn why. */
   close(error: unknown): void {
+    this.#closed = true;
     this.#boundary.resolve();
     for (const port of this.ports) {
       if (error === undefined) port.abandon();
@@ -209,6 +234,27 @@ export class Reception {
       }
     }
     this.#comebacks.close();
+  }
+
+  #mustWait({ key, ranks }: Host): boolean {
+    return !this.#closed && this.#barrier.state(key) === "gone" && ranks.size > 0;
+  }
+
+  async #entered(host: Host): Promise<void> {
+    while (this.#mustWait(host)) await this.#boundary.promise;
+  }
+
+  /** Hosts with ranks that take no part yet. */
+  get #waiting(): number[] {
+    return this.#membership.hosts
+      .filter(({ key, ranks }) => this.#barrier.state(key) === "gone" && ranks.size > 0)
+      .map(({ key }) => key);
+  }
+
+  #letIn(keys: readonly number[]): void {
+    for (const key of keys) this.#barrier.join(key);
+    this.#boundary.resolve();
+    this.#boundary = Promise.withResolvers();
   }
 
   /** Waits until nobody uses the slot of a host any more; a relay's own lost channel is closed for it. */

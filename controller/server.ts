@@ -24,6 +24,7 @@ import { RECORD_HEADER_BYTES } from "../wire/mux.ts";
 import type { ControlMessage } from "../wire/control.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import { Membership } from "./membership.ts";
+import { Quorum } from "./quorum.ts";
 import { Reception } from "./reception.ts";
 import { type RelayHost, RelayPort } from "./relay_port.ts";
 import type { RoundHooks } from "./hooks.ts";
@@ -47,6 +48,7 @@ export class Controller implements RelayHost {
   readonly #arena: Arena;
   readonly #membership: Membership;
   readonly #reception: Reception;
+  readonly #quorum: Quorum;
   readonly #barrier = new FoldBarrier([]);
   #out: FrameSlot;
   readonly tagger: PooledTagger;
@@ -69,6 +71,7 @@ export class Controller implements RelayHost {
   #resultsOut: Promise<unknown> = Promise.resolve();
   #outFree = true;
   #graceTimer: ReturnType<typeof setTimeout> | undefined;
+  #quorumTimer: ReturnType<typeof setTimeout> | undefined;
   #joinTimer: ReturnType<typeof setTimeout> | undefined;
 
   private constructor(
@@ -87,8 +90,10 @@ export class Controller implements RelayHost {
     this.#sidelines = sidelines;
     this.#arena = arena;
     this.#membership = new Membership(settings.worldSize);
+    const { minRanks = 1, returnDeadlineMs = 0 } = settings;
+    this.#quorum = new Quorum(minRanks, returnDeadlineMs);
     this.#reception = new Reception(this.#membership, this.#barrier, {
-      returnMs: settings.returnDeadlineMs ?? 0,
+      returnMs: returnDeadlineMs,
       givenUp: () => this.#sitting.pump(),
       track: (task) => this.#sitting.track(task),
     });
@@ -161,6 +166,7 @@ export class Controller implements RelayHost {
     const host = port.host!;
     const back = this.#reception.renew(port, ranks, narrow);
     if (back.length === 0) return;
+    this.#sitting.pump();
     this.#log.info("ranks {ranks} of host {host} are back", {
       ranks: back.join(","),
       host: host.name,
@@ -277,6 +283,7 @@ export class Controller implements RelayHost {
       return this.#outcome;
     } finally {
       this.#reception.emptied();
+      clearTimeout(this.#quorumTimer);
       clearTimeout(this.#joinTimer);
       clearTimeout(this.#graceTimer);
       this.#clock.stop();
@@ -294,10 +301,28 @@ export class Controller implements RelayHost {
     await this.#resultsOut;
     // A host that is still to come may go before those whose frames are here.
     if (this.#membership.unclaimed.length > 0) return;
+    if (this.#isShort()) return;
     // A result that will be narrowed is folded in one go.
     if (!this.#narrowResult()) await this.#folder.absorb();
     if (this.#barrier.complete) await this.#closeRound();
-    else if (this.#barrier.deserted && !this.#reception.expectsReturns) this.#sitting.end();
+  }
+
+  /** Whether the round must wait for ranks, or nobody is left for one; looks again in time. */
+  #isShort(): boolean {
+    const attendance = this.#reception.attendance;
+    const waitMs = this.#quorum.look(attendance, performance.now());
+    const { state } = this.#quorum;
+    clearTimeout(this.#quorumTimer);
+    if (state === "enough") return false;
+    if (waitMs > 0) {
+      this.#quorumTimer = setTimeout(() => this.#sitting.pump(), Math.ceil(waitMs));
+      // They come before what was folded ahead.
+      if (state === "short" && this.#reception.openEarly()) this.#folder.afresh();
+      return true;
+    }
+    const failed = state === "short" && this.#quorum.failure(this.#barrier.round, attendance);
+    this.#sitting.end(failed || undefined);
+    return true;
   }
 
   async #closeRound(): Promise<void> {

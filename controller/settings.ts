@@ -28,6 +28,8 @@ export interface ControllerSettings {
   returnDeadlineMs?: number;
   /** What is asked of whoever connects; {@link TERMS} when left out. */
   terms?: Terms;
+  /** The fewest ranks with which a round closes; 1 when left out. */
+  minRanks?: number;
   /** Makes the kernel that sums. */
   kernel: (arena: Arena) => Promise<FoldKernel>;
   /** Where relays come from; TCP when left out. */

@@ -178,6 +178,11 @@ export class FoldBarrier {
   /** Declares a contest settled, after the odd frames were discarded: all frames are ready again. */
   settle(): void {
     this.#contested = false;
+    this.restart();
+  }
+
+  /** Has all frames handed out once more. */
+  restart(): void {
     this.#taken.clear();
   }
 

@@ -99,6 +99,13 @@ export class RoundFolder {
     if (this.#eager?.members.includes(member)) this.#giveUpEager();
   }
 
+  /** Starts the round's fold afresh: a frame is to come before those that were folded ahead. */
+  afresh(): void {
+    this.#giveUpEager();
+    this.#fold = undefined;
+    this.#barrier.restart();
+  }
+
   /** Folds into another slot from here on; only between rounds. */
   redirect(out: FrameSlot): void {
     invariant(this.#fold === undefined, "a fold in progress is redirected");

@@ -24,8 +24,13 @@ export interface LifelineHost extends UplinkEvents {
   readonly deserted: boolean;
   /** What Hello says: the ranks carried, and whether all take bf16. */
   introduction(): { ranks: readonly number[]; narrow: boolean };
-  /** A channel is open. `again`: the frame whose result is due must be sent once more. */
-  connected(again: boolean): void;
+  /**
+   * A channel is open.
+   *
+   * @param again The frame whose result is due must be sent once more.
+   * @param underWay This relay has come to a session that has had rounds without it.
+   */
+  connected(again: boolean, underWay: boolean): void;
 }
 
 /**
@@ -90,10 +95,11 @@ export class Lifeline implements UplinkEvents {
       for (;;) {
         this.#uplink = uplink;
         if (this.#stop.signal.aborted) return;
+        const { fresh } = this.#standing;
         const again = this.#standing.acknowledge(uplink.place);
         this.#log.info("connected to the controller at {peer}", { peer: uplink.peer });
         this.#observer?.connected(uplink.peer);
-        this.#host.connected(again);
+        this.#host.connected(again, fresh && this.#standing.round > 0);
         const reason = await this.#serve(uplink);
         if (reason === undefined) return;
         uplink = await this.#reopen(reason);

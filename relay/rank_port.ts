@@ -100,6 +100,11 @@ export class RankPort {
     return this.#link.peer;
   }
 
+  /** Whether the rank has left, or was told to go. */
+  get gone(): boolean {
+    return this.#gone;
+  }
+
   /** Settles once nothing of this port reads or writes any more. */
   get done(): Promise<void> {
     return this.#done.promise;

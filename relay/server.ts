@@ -26,10 +26,12 @@ import type { RankHandshake } from "../wire/handshake.ts";
 import { encodeLength } from "../wire/length.ts";
 import { nameIn } from "../wire/manifest.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
-import { expectMember } from "./admission.ts";
+import { Door } from "./door.ts";
 import { Lifeline, type LifelineHost } from "./lifeline.ts";
 import type { RelayObserver } from "./observer.ts";
 import { type RankHost, RankPort, type RefusalCause } from "./rank_port.ts";
+import { Hope } from "./patience.ts";
+import { Roll } from "./roll.ts";
 import { controllerLimit, type RelayOutcome, type RelaySettings } from "./settings.ts";
 import { RelayWatch } from "./status/watch.ts";
 
@@ -47,10 +49,6 @@ export class Relay implements RankHost, LifelineHost {
   readonly #folder: RoundFolder;
   readonly screen: NonFiniteScreen;
   readonly #slots = new Map<number, FrameSlot>();
-  /** Ports of ranks that were accepted, those that wait for the end of a round included. */
-  readonly #ports = new Map<number, RankPort>();
-  /** By rank: settles when the port that it left by does nothing more to its slot. */
-  readonly #parting = new Map<number, Promise<void>>();
   readonly #sitting: Sitting = new Sitting({
     turn: () => this.#turn(),
     over: (error) => this.#part(error),
@@ -58,18 +56,14 @@ export class Relay implements RankHost, LifelineHost {
     acceptFailed: ({ message }) =>
       this.#log.error("accepting a rank: {error}; trying again", { error: message }),
   });
-  readonly #joiners: { enter: () => void; giveUp: (error: WireError) => void }[] = [];
   readonly #outcome: RelayOutcome = { rounds: 0, left: [], lost: [] };
   readonly #lifeline: Lifeline;
+  readonly #door: Door;
+  readonly #roll: Roll;
+  readonly #hope = new Hope(() => this.#sitting.pump());
   #sent: FrameHeader | undefined;
   /** Whether the controller was told that all ranks take bf16. */
   #narrow = false;
-  /** The ranks that the controller was last told of. */
-  #told: readonly number[] = [];
-  /** Exits to be told once the round that holds the ranks' last frames has gone up. */
-  #exits: number[] = [];
-  /** Settles when every exit that was told has left this process. */
-  #goodbye: Promise<unknown> = Promise.resolve();
   /** Settles when the slot of the result may be written again. */
   #resultsOut: Promise<unknown> = Promise.resolve();
   #outFree = true;
@@ -101,6 +95,12 @@ export class Relay implements RankHost, LifelineHost {
     this.tagger = new PooledTagger(settings.salt, arena.memory, workers);
     this.#folder = new RoundFolder(arena, kernel, this.#barrier, this.#out, () => 1);
     this.#lifeline = new Lifeline(settings, this.tagger, this, observer);
+    this.#roll = new Roll(this.#barrier, this.#lifeline, (task) => this.#sitting.track(task));
+    this.#door = new Door(settings, this.#barrier, {
+      enter: (rank, port) => this.#enter(rank, port),
+      // The controller may wait for it to close the round.
+      waits: () => this.#introduce(),
+    });
   }
 
   /**
@@ -150,29 +150,8 @@ export class Relay implements RankHost, LifelineHost {
     return slot;
   }
 
-  async admit(handshake: RankHandshake, port: RankPort): Promise<void> {
-    const { rank } = handshake;
-    expectMember(handshake, this.#settings, port.peer, this.#ports.get(rank)?.peer);
-    this.#ports.set(rank, port);
-    await this.#parting.get(rank);
-    if (this.#ports.get(rank) !== port) return;
-    if (this.#barrier.state(rank) === "expected" || this.#barrier.open) {
-      this.#enter(rank, port);
-      return;
-    }
-    this.#log.info("rank {rank} is back at {peer} and waits for the end of round {round}", {
-      rank,
-      peer: port.peer,
-      round: this.#barrier.round,
-    });
-    await new Promise<void>((resolve, giveUp) => {
-      const enter = () => {
-        // It may have hung up meanwhile.
-        if (this.#ports.get(rank) === port) this.#enter(rank, port);
-        resolve();
-      };
-      this.#joiners.push({ enter, giveUp });
-    });
+  admit(handshake: RankHandshake, port: RankPort): Promise<void> {
+    return this.#door.admit(handshake, port);
   }
 
   arriving(rank: number, ...what: Parameters<Arriving>): void {
@@ -211,45 +190,32 @@ export class Relay implements RankHost, LifelineHost {
     if (rank === undefined) {
       // Refused, or gone before it was let in.
       this.#strangers.tell(port.peer, reason, performance.now());
-      for (const [waiting, waitingPort] of this.#ports) {
-        if (waitingPort === port) this.#ports.delete(waiting);
-      }
+      const waited = this.#door.leave(port);
+      if (waited !== undefined) this.#roll.turnedAway(waited);
       return;
     }
-    this.#ports.delete(rank);
-    this.#parting.set(rank, port.done);
+    this.#door.leave(port);
     this.#drop(rank, clean, reason);
   }
 
   // What the channel to the controller asks.
 
   get deserted(): boolean {
-    return this.#barrier.deserted && !this.#lifeline.pending && !this.#barrier.complete;
+    return this.#barrier.deserted && !this.#lifeline.pending && !this.#barrier.complete &&
+      !this.#hope.alive;
   }
 
   introduction(): { ranks: readonly number[]; narrow: boolean } {
-    const { live, awaited, contributors } = this.#barrier;
-    const here = new Set([...live, ...awaited, ...this.#exits]);
-    // Work that is due to be counted is told of, though all who did it are gone.
-    if (here.size === 0) {
-      this.#exits.push(...contributors);
-      for (const rank of contributors) here.add(rank);
-    }
-    this.#told = [...here].sort((a, b) => a - b);
-    return { ranks: this.#told, narrow: this.#narrow };
+    return { ranks: this.#roll.call(this.#door.ranks), narrow: this.#narrow };
   }
 
-  connected(again: boolean): void {
+  connected(again: boolean, underWay: boolean): void {
     const barrier = this.#barrier;
     if (again && barrier.phase === "sealed") barrier.unseal();
+    if (underWay) this.#waitForNobody();
     // Who came between Hello and its answer is not told of yet.
-    if (barrier.live.some((rank) => !this.#told.includes(rank))) {
-      this.#sitting.track(this.#lifeline.introduce());
-    }
-    const due = (rank: number) => barrier.phase === "gathering" && barrier.holds(rank);
-    const exits = this.#exits.splice(0);
-    this.#exits.push(...exits.filter(due));
-    this.#tellExits(exits.filter((rank) => !due(rank)));
+    if (this.#roll.isStale) this.#introduce();
+    this.#roll.tellDue();
     this.#sitting.pump();
   }
 
@@ -284,7 +250,7 @@ export class Relay implements RankHost, LifelineHost {
     const { live } = this.#barrier;
     this.#observer?.closed(header, live.length);
     this.#resultsOut = Promise.all(
-      live.map((rank) => this.#ports.get(rank)!.sendResult(prefixed, round)),
+      live.map((rank) => this.#door.port(rank)!.sendResult(prefixed, round)),
     );
     this.#outFree = false;
     void this.#resultsOut.then(() => this.#outFree = true);
@@ -292,7 +258,7 @@ export class Relay implements RankHost, LifelineHost {
       round,
       mass: header.weight,
     }));
-    for (const { enter } of this.#joiners.splice(0)) enter();
+    this.#door.open();
     this.#sitting.pump();
   }
 
@@ -322,6 +288,7 @@ export class Relay implements RankHost, LifelineHost {
       clearTimeout(this.#joinTimer);
       clearTimeout(this.#resultTimer);
       this.#clock.stop();
+      this.#hope.renew(0);
     }
   }
 
@@ -337,11 +304,12 @@ export class Relay implements RankHost, LifelineHost {
     }
     const returns = this.#barrier.state(rank) === "gone";
     this.#barrier.join(rank);
+    this.#hope.renew(0);
     port.enter(rank);
     if (returns) {
       // Before the controller has heard of it, there is no exit to take back.
-      if (this.#lifeline.up) this.#sitting.track(this.#lifeline.introduce());
-      else this.#exits = this.#exits.filter((exit) => exit !== rank);
+      if (this.#lifeline.up) this.#introduce();
+      else this.#roll.takeBack(rank);
     }
     this.#log.info("rank {rank} joined from {peer}", { rank, peer });
     this.#observer?.rankJoined(rank, peer);
@@ -357,10 +325,7 @@ export class Relay implements RankHost, LifelineHost {
       : `the relay of host ${this.#settings.host} ended: ${
         error instanceof Error ? error.message : String(error)
       }`;
-    for (const joiner of this.#joiners.splice(0)) {
-      joiner.giveUp(new WireError("membership", "connection", reason));
-    }
-    for (const port of [...this.#ports.values()]) this.#sitting.track(port.refuse(reason));
+    this.#door.close(reason, (task) => this.#sitting.track(task));
   }
 
   /** Folds what is ready and sends the round up when it is complete. */
@@ -369,7 +334,7 @@ export class Relay implements RankHost, LifelineHost {
     if (this.#barrier.phase === "sealed") return;
     await this.#folder.absorb();
     if (this.#barrier.complete) await this.#ship();
-    else if (this.#barrier.deserted) await this.#finish();
+    else if (this.#barrier.deserted && !this.#hope.alive) await this.#finish();
   }
 
   async #ship(): Promise<void> {
@@ -384,10 +349,10 @@ export class Relay implements RankHost, LifelineHost {
     }
     const barrier = this.#barrier;
     const { live } = barrier;
-    const narrow = live.length > 0 && live.every((rank) => this.#ports.get(rank)?.narrow);
+    const narrow = live.length > 0 && live.every((rank) => this.#door.port(rank)?.narrow);
     if (narrow !== this.#narrow) {
       this.#narrow = narrow;
-      this.#sitting.track(lifeline.introduce());
+      this.#introduce();
     }
     // Rounded once on the way up, by the ranks: the host's sum goes on in f32.
     const header = await this.#folder.finish(
@@ -408,8 +373,11 @@ export class Relay implements RankHost, LifelineHost {
       lag: Math.round(timed.lagMs),
     });
     const sending = lifeline.ship(this.#out.record);
-    this.#tellExits(this.#exits.splice(0));
+    this.#roll.tellAll();
+    // An exit that was told last must not hide that the rank is back already.
+    if (this.#door.isCrowded) this.#introduce();
     const limit = controllerLimit(this.#settings);
+    clearTimeout(this.#resultTimer);
     this.#resultTimer = setTimeout(() => {
       this.#sitting.end(
         new WireError(
@@ -427,16 +395,14 @@ export class Relay implements RankHost, LifelineHost {
   async #finish(): Promise<void> {
     const lifeline = this.#lifeline;
     if (!lifeline.up && !lifeline.over) return;
-    this.#tellExits(this.#exits.splice(0));
-    await this.#goodbye;
+    this.#roll.tellAll();
+    await this.#roll.goodbye;
     this.#sitting.end();
   }
 
-  #tellExits(ranks: readonly number[]): void {
-    const telling = ranks.filter((rank) => this.#told.includes(rank))
-      .map((rank) => this.#lifeline.exit(rank));
-    this.#goodbye = Promise.all([this.#goodbye, ...telling]);
-    for (const exit of telling) this.#sitting.track(exit);
+  /** Tells the controller anew who is here. */
+  #introduce(): void {
+    if (this.#lifeline.up) this.#sitting.track(this.#lifeline.introduce());
   }
 
   /** Takes a rank out of the session and tells the controller. */
@@ -457,16 +423,25 @@ export class Relay implements RankHost, LifelineHost {
         kept: inRound ? "its frame stays in the round" : "the round goes on without it",
       });
     }
-    // An exit that overtook the host's frame would take this rank's last work out of the round.
-    if (inRound || !this.#lifeline.up) this.#exits.push(rank);
-    else this.#tellExits([rank]);
+    const { returnDeadlineMs = 0 } = this.#settings;
+    if (this.#barrier.deserted) this.#hope.renew(clean ? 0 : returnDeadlineMs);
+    this.#roll.left(rank, inRound);
     this.#watchRound();
     this.#sitting.pump();
   }
 
+  /** The session goes on without this host's ranks: each enters when it comes, and holds nobody up. */
+  #waitForNobody(): void {
+    const barrier = this.#barrier;
+    const absent = barrier.awaited.filter((rank) => barrier.state(rank) === "expected");
+    for (const rank of absent) barrier.leave(rank);
+    if (barrier.deserted) this.#hope.renew(this.#settings.joinDeadlineMs);
+    this.#roll.tell(absent.filter((rank) => this.#door.port(rank) === undefined));
+  }
+
   /** Refuses a rank, connected or not. */
   #expel(rank: number, reason: string): void {
-    const port = this.#ports.get(rank);
+    const port = this.#door.port(rank);
     if (port === undefined) this.#drop(rank, false, reason);
     else this.#sitting.track(port.refuse(reason));
   }

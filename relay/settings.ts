@@ -28,6 +28,8 @@ export interface RelaySettings {
   /** How long to try to reach a controller that was lost; 0, or left out: not at all. */
   reconnectDeadlineMs?: number;
   joinDeadlineMs: number;
+  /** How long to wait for a rank to come back when the last one has died; not at all when left out. */
+  returnDeadlineMs?: number;
   /** How long a round waits after its first frame; the most of it where it adapts. */
   roundDeadlineMs: number;
   /** The least that the round deadline adapts to; undefined: it is fixed. */

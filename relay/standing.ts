@@ -34,6 +34,11 @@ export class Standing {
     return this.#pending;
   }
 
+  /** Whether no controller has told us of its session yet. */
+  get fresh(): boolean {
+    return this.#session === 0;
+  }
+
   /** The controller's round in which the next frame counts, or the pending one. */
   get round(): number {
     return this.#round;

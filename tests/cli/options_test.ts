@@ -114,7 +114,7 @@ Deno.test("options: the relay's, from the command line", () => {
   const args = "--host a --ranks 0-1,4 --world-size 8 --controller [::1]:7070 --listen 0.0.0.0:0 " +
     "--allow-plain " +
     "--round-deadline 30s --join-deadline 500ms --connect-deadline 2m " +
-    "--reconnect-deadline 0s --frame-ceiling 64MiB --adaptive-deadline 2s --http 127.0.0.1:9000 " +
+    "--reconnect-deadline 0s --return-deadline 20s --frame-ceiling 64MiB --adaptive-deadline 2s --http 127.0.0.1:9000 " +
     "--nonfinite zero --kernel auto --gpu-threshold 4MiB --workers 3 --log-format json --log-level debug";
   assertEquals(parseRelayOptions(args.split(" "), environment({ TIERFOLD_SALT: SALT })), {
     host: "a",
@@ -128,6 +128,7 @@ Deno.test("options: the relay's, from the command line", () => {
     joinDeadlineMs: 500,
     connectDeadlineMs: 120_000,
     reconnectDeadlineMs: 0,
+    returnDeadlineMs: 20_000,
     nonfinite: "zero",
     manifest: undefined,
     frameCeilingBytes: 64 * 2 ** 20,
@@ -174,6 +175,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
     controller: { hostname: "root", port: 7070 },
     connectDeadlineMs: 60_000,
     reconnectDeadlineMs: 60_000,
+    returnDeadlineMs: 0,
     nonfinite: "refuse",
     manifest: undefined,
     http: undefined,
@@ -182,6 +184,7 @@ Deno.test("options: the relay's and the controller's defaults", () => {
   assertEquals<unknown>(controller, {
     ...defaults,
     worldSize: 3,
+    minRanks: 1,
     returnDeadlineMs: 60_000,
     http: undefined,
     operatorToken: undefined,
