@@ -5,6 +5,7 @@
  */
 
 import { SALT_BYTES } from "../wire/limits.ts";
+import { saltWeakness } from "../wire/salt.ts";
 import { describe, type OptionSource, type ReadEnvironment } from "./options.ts";
 import { UsageError } from "./spec.ts";
 
@@ -48,7 +49,7 @@ export function readSalt({ env, saltFile, saltFileSource }: SaltSources): Uint8A
  * Turns 32 hex digits, with white space around them, into 16 bytes.
  *
  * @param where What the digits were read from, for the error.
- * @throws {UsageError} otherwise.
+ * @throws {UsageError} otherwise, and when the salt could be guessed.
  */
 export function parseSalt(digits: string, where: string): Uint8Array<ArrayBuffer> {
   const trimmed = digits.trim();
@@ -59,7 +60,12 @@ export function parseSalt(digits: string, where: string): Uint8Array<ArrayBuffer
       `got ${trimmed.length} characters${fault}`,
     ]);
   }
-  return Uint8Array.fromHex(trimmed);
+  const salt = Uint8Array.fromHex(trimmed);
+  const weakness = saltWeakness(salt);
+  if (weakness === undefined) return salt;
+  throw new UsageError([
+    `${where}: the session salt could be guessed: ${weakness}; make one with openssl rand -hex 16`,
+  ]);
 }
 
 /** More than a salt and its line end: what a wrong file may cost in memory, in bytes. */

@@ -8,6 +8,7 @@ import { nodeTcp } from "../transport/node_tcp.ts";
 import { type Network, tcp } from "../transport/network.ts";
 import type { Address } from "../transport/tcp.ts";
 import { MAX_WORLD_SIZE, SALT_BYTES } from "../wire/limits.ts";
+import { saltWeakness } from "../wire/salt.ts";
 import { launchPlace } from "./launch.ts";
 
 /** A timer set for longer than this would fire at once, in milliseconds. */
@@ -73,7 +74,7 @@ export function checkOptions(options: RankOptions): RankSettings {
     relay: parseAddress(options.relay ?? relayFromEnvironment()),
     rank,
     worldSize,
-    salt: saltBytes(options.salt),
+    salt: goodSalt(saltBytes(options.salt)),
     wire,
     network: options.network ?? (typeof Deno === "undefined" ? nodeTcp : tcp),
     joinTimeoutMs: timeout("joinTimeoutMs", options.joinTimeoutMs, 60_000),
@@ -120,6 +121,14 @@ function saltBytes(salt: Uint8Array | string): Uint8Array {
     throw new RangeError(`connecting a rank: the salt has ${salt.length} bytes, expected 16`);
   }
   return Uint8Array.from(salt);
+}
+
+function goodSalt(salt: Uint8Array): Uint8Array {
+  const weakness = saltWeakness(salt);
+  if (weakness === undefined) return salt;
+  throw new RangeError(
+    `connecting a rank: the salt could be guessed: ${weakness}; make one with openssl rand -hex 16`,
+  );
 }
 
 function parseAddress(text: string): Address {

@@ -46,3 +46,6 @@ export function hex(bytes: Uint8Array): string {
 }
 
 export const SALT = unhex("000102030405060708090a0b0c0d0e0f");
+
+/** A salt for sessions, which take none that could be guessed. */
+export const SESSION_SALT = unhex("9d1c4be07a52f8360ee5b3476d91c82f");

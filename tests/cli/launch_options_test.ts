@@ -10,7 +10,7 @@ import { UsageError } from "../../cli/spec.ts";
 type Variables = Readonly<Record<string, string>>;
 
 const environment = (variables: Variables) => {
-  const all: Variables = { TIERFOLD_SALT: "0a".repeat(16), ...variables };
+  const all: Variables = { TIERFOLD_SALT: "9d1c4be07a52f8360ee5b3476d91c82f", ...variables };
   return (name: string) => all[name];
 };
 

@@ -3,7 +3,7 @@ import { parseControllerOptions } from "../../cli/controller_options.ts";
 import { UsageError } from "../../cli/spec.ts";
 
 const ENV: Readonly<Record<string, string>> = {
-  TIERFOLD_SALT: "000102030405060708090a0b0c0d0e0f",
+  TIERFOLD_SALT: "9d1c4be07a52f8360ee5b3476d91c82f",
   TIERFOLD_WORLD_SIZE: "0",
 };
 

@@ -3,7 +3,7 @@ import { TextLineStream } from "@std/streams";
 import { ExitCode } from "../../cli/program.ts";
 import { VERSION } from "../../cli/version.ts";
 
-const SALT = "000102030405060708090a0b0c0d0e0f";
+const SALT = "9d1c4be07a52f8360ee5b3476d91c82f";
 
 interface Start {
   readonly act?: string;

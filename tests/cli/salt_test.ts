@@ -2,8 +2,8 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { readSalt, type SaltSources } from "../../cli/salt.ts";
 import { UsageError } from "../../cli/spec.ts";
 
-const A = "000102030405060708090a0b0c0d0e0f";
-const B = "FFEEDDCCBBAA99887766554433221100";
+const A = "9d1c4be07a52f8360ee5b3476d91c82f";
+const B = "FFE1DDC3BBA49981776B554E33271105";
 
 const saltFile = (content: string) => {
   const path = Deno.makeTempFileSync();
@@ -35,6 +35,9 @@ Deno.test("salt: a wrong or missing one is refused, and not repeated", () => {
       assert(wrong === "" || !message.includes(wrong), message);
     }
   }
+  const guessed = assertThrows(() => readSalt({ env: () => "0a".repeat(16) }), UsageError) as Error;
+  assert(guessed.message.includes("could be guessed: its bytes count or repeat"), guessed.message);
+  assert(guessed.message.includes("openssl rand -hex 16"), guessed.message);
   assertThrows(() => readSalt({ env: unset }), UsageError, "the session salt is missing");
   const absent = { env: unset, saltFile: "no/such/salt", saltFileSource: "flag" } as const;
   assertThrows(() => readSalt(absent), UsageError, "salt file no/such/salt: cannot be read");

@@ -27,7 +27,7 @@ async function written(
   return text;
 }
 
-const failing = { TIERFOLD_TEST_ACT: "peer", TIERFOLD_SALT: "00".repeat(16) };
+const failing = { TIERFOLD_TEST_ACT: "peer", TIERFOLD_SALT: "9d1c4be07a52f8360ee5b3476d91c82f" };
 const world = ["--world-size", "2"];
 const program = (how: "terminal" | "pipe", env = {}) =>
   written(how, "fixtures/program.ts", world, { ...failing, ...env });

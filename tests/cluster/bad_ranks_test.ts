@@ -121,7 +121,7 @@ function spoiled(at: number, to: number): Uint8Array {
 function signed(at: number, to: number): Uint8Array {
   const frame = spoiled(at, to);
   frame.set(
-    tag64(unhex("000102030405060708090a0b0c0d0e0f"), frame.subarray(0, -8)),
+    tag64(unhex("9d1c4be07a52f8360ee5b3476d91c82f"), frame.subarray(0, -8)),
     frame.length - 8,
   );
   return frame;

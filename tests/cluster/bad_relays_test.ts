@@ -3,7 +3,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { encodeControl } from "../../wire/control.ts";
 import { encodeChannelMagic, encodeRecord } from "../../wire/mux.ts";
-import { SALT, unhex } from "../vectors.ts";
+import { SESSION_SALT as SALT, unhex } from "../vectors.ts";
 import { frameOf, RawChannel, RawPeer } from "./raw.ts";
 import { average, Session } from "./session.ts";
 import { failure, matches, soon } from "./waiting.ts";

@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { plainConversions } from "../../kernels/convert.ts";
 import { encodeHandshake, HANDSHAKE_BYTES, PROTOCOL_BF16 } from "../../wire/handshake.ts";
 import { encodeFrameHeaders, layoutFrame, sealFrame } from "../../wire/round_frame.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { openFrame, prefixed, RawPeer } from "./raw.ts";
 import { average, Session } from "./session.ts";
 import { failure, matches, soon } from "./waiting.ts";

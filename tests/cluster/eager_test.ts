@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { encodeHandshake, PROTOCOL_F32 } from "../../wire/handshake.ts";
 import { encodeFrame } from "../../wire/round_frame.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { prefixed, RawPeer } from "./raw.ts";
 import { Session } from "./session.ts";
 import { pause } from "./waiting.ts";

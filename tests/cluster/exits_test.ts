@@ -73,7 +73,9 @@ Deno.test("processes: errors at the start name the address and what is wrong", a
   });
   await nobody.logged("connecting to the controller at 127.0.0.1:1: ", "in 100 ms failed");
   await nobody.ends(3);
-  const unsigned = relay("a relay with another salt", address, { salt: "ff".repeat(16) });
+  const unsigned = relay("a relay with another salt", address, {
+    salt: "5ce0a1734bd2986f11f8e02c93b64d7a",
+  });
   await unsigned.logged(
     `${address} refused us with a reason`,
     "the salts of the two processes differ",

@@ -23,7 +23,7 @@ import {
   type FrameHeader,
   type RoundKind,
 } from "../../wire/round_frame.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { soon } from "./waiting.ts";
 
 const CEILING = 64 * 1024 ** 2;

@@ -4,7 +4,7 @@ import type { Network } from "../../transport/network.ts";
 import { tcp } from "../../transport/network.ts";
 import type { Connection } from "../../transport/connection.ts";
 import type { HelloStanding } from "../../wire/control.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { frameOf, RawChannel, RawController } from "./raw.ts";
 import { average, Session } from "./session.ts";
 import { failure, PATIENCE_MS, soon } from "./waiting.ts";

@@ -4,7 +4,7 @@ import { assert, assertEquals } from "@std/assert";
 import { RankClient } from "../../rank/client.ts";
 import { TempDir } from "../state/dir.ts";
 import { Model, same } from "../state/training.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { Cluster, type Ranks } from "./cluster.ts";
 import { soon } from "./waiting.ts";
 

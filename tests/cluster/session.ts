@@ -13,7 +13,7 @@ import type { RankOptions } from "../../rank/options.ts";
 import { Relay } from "../../relay/server.ts";
 import type { RelayOutcome, RelaySettings } from "../../relay/settings.ts";
 import { type Address, formatAddress } from "../../transport/tcp.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { matches, PATIENCE_MS, soon } from "./waiting.ts";
 
 export interface SessionPlan {

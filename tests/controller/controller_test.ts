@@ -5,7 +5,7 @@ import { SimdKernel } from "../../kernels/simd.ts";
 import { type Address, formatAddress } from "../../transport/tcp.ts";
 import { frameOf, RawChannel } from "../cluster/raw.ts";
 import { soon } from "../cluster/waiting.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 
 interface Rig extends AsyncDisposable {
   readonly outcome: Promise<ControllerOutcome>;

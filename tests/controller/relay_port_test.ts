@@ -11,7 +11,7 @@ import { LoopTagger } from "../../workers/tagger.ts";
 import { frameOf } from "../cluster/raw.ts";
 import { TERMS } from "../../serve/terms.ts";
 import { converse, type Trouble, troubles } from "../transport/peer.ts";
-import { hex, SALT } from "../vectors.ts";
+import { hex, SESSION_SALT as SALT } from "../vectors.ts";
 
 const frames = [frameOf([[1, 2, 3]]), frameOf([[4], []], { weight: 2 })];
 const records = [

@@ -6,7 +6,7 @@ import { signedHeaders } from "../../controller/passes/auth.ts";
 import { deltasSchema } from "../../controller/passes/schemas.ts";
 import { DeltaListener } from "../../delta/listener.ts";
 import { RankClient } from "../../rank/client.ts";
-import { hex, SALT } from "../vectors.ts";
+import { hex, SESSION_SALT as SALT } from "../vectors.ts";
 import { RING } from "./fragments.ts";
 import { freePort, until } from "./sockets.ts";
 

@@ -5,7 +5,7 @@ import { configReport } from "../../cli/program.ts";
 import { resolveOptions } from "../../cli/options.ts";
 import { UsageError } from "../../cli/spec.ts";
 
-const SALT = "000102030405060708090a0b0c0d0e0f";
+const SALT = "9d1c4be07a52f8360ee5b3476d91c82f";
 
 function parse(args: string[], variables: Record<string, string> = {}) {
   const env = { TIERFOLD_SALT: SALT, ...variables };

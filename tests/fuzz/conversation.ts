@@ -12,7 +12,7 @@ import {
   RECORD_SIGNED_BYTES,
 } from "../../wire/mux.ts";
 import { frameOf, prefixed } from "../cluster/raw.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { type Edit, edit, edited } from "./bytes.ts";
 
 /** One message, and how many bytes have come from the other end before it is sent. */

@@ -11,7 +11,7 @@ import { RankClient } from "../../rank/client.ts";
 import { Member } from "../cluster/cluster.ts";
 import { RawChannel, RawRank } from "../cluster/raw.ts";
 import { PATIENCE_MS, pause, soon } from "../cluster/waiting.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { type Attack, ATTACKS, attacks, play, type Script } from "./attack.ts";
 import { rankConversation, Recorder, relayConversation, VALUES } from "./conversation.ts";
 

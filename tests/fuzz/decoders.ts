@@ -39,7 +39,7 @@ import {
   encodeSafetensorsHeader,
   SafetensorsError,
 } from "../../wire/safetensors.ts";
-import { SALT, vectorBytes } from "../vectors.ts";
+import { SESSION_SALT as SALT, vectorBytes } from "../vectors.ts";
 
 const CEILING = 1024 ** 3;
 const KEY = new TextEncoder().encode("fleet-secret");

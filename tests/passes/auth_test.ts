@@ -9,7 +9,7 @@ import {
   sha256Hex,
   signedHeaders,
 } from "../../controller/passes/auth.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 
 const NOW = 1_800_000_000_000;
 const BODY = new TextEncoder().encode("body");

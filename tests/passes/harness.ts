@@ -6,7 +6,7 @@ import { PassService, type PassServiceOptions } from "../../controller/passes/se
 import { type BlockShelf, BlockStore, MemoryShelf } from "../../controller/passes/store.ts";
 import { PlainKernel } from "../../kernels/plain.ts";
 import type { PassJson } from "../../controller/passes/json.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 
 export interface Rig {
   readonly url: string;

@@ -13,7 +13,7 @@ import { fedavg } from "../../controller/passes/fedavg.ts";
 import type { StartJson } from "../../controller/passes/json.ts";
 import type { PassResult } from "../../controller/passes/service.ts";
 import { encodeGarw, garwCid } from "../../wire/garw.ts";
-import { SALT, vectorBytes } from "../vectors.ts";
+import { SESSION_SALT as SALT, vectorBytes } from "../vectors.ts";
 import { aggregatedCid, type Rig, withIntake } from "./harness.ts";
 
 const START: StartJson = {

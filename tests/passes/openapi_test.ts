@@ -10,7 +10,7 @@ import {
   passSchema,
 } from "../../controller/passes/schemas.ts";
 import { encodeGarw } from "../../wire/garw.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { withIntake } from "./harness.ts";
 
 interface Operation {

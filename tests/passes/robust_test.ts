@@ -17,7 +17,7 @@ import { FederatedClient } from "../../controller/passes/client.ts";
 import { Child } from "../../bench/child.ts";
 import { PlainKernel } from "../../kernels/plain.ts";
 import { GarwError } from "../../wire/garw.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { type Rig, type RigOptions, withIntake } from "./harness.ts";
 
 const START: StartJson = { round: 1, initiator: "lead", expected: 5, layers: [{ name: "w" }] };

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { Child } from "../../bench/child.ts";
 import { PATIENCE_MS } from "../cluster/waiting.ts";
-import { hex, SALT } from "../vectors.ts";
+import { hex, SESSION_SALT as SALT } from "../vectors.ts";
 import { type Interpreter, PYTHON_ENV } from "./interpreters.ts";
 
 export interface PythonPlace {

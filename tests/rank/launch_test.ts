@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 import { launchPlace, RankClient } from "../../mod.ts";
 import { Session } from "../cluster/session.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import file from "./launch_cases.json" with { type: "json" };
 
 interface Case {

@@ -1,3 +1,4 @@
+import { hex, SESSION_SALT } from "../vectors.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { RankClient, type RankOptions, tcp } from "../../mod.ts";
 import { checkOptions } from "../../rank/options.ts";
@@ -5,20 +6,25 @@ import { layoutFor, normalizeTensors } from "../../rank/tensors.ts";
 import { MAX_WORLD_SIZE } from "../../wire/limits.ts";
 import { DTYPE_BF16, DTYPE_F32 } from "../../wire/round_frame.ts";
 
-const good: RankOptions = { relay: "127.0.0.1:7", rank: 1, worldSize: 3, salt: "0a".repeat(16) };
+const good: RankOptions = {
+  relay: "127.0.0.1:7",
+  rank: 1,
+  worldSize: 3,
+  salt: "9d1c4be07a52f8360ee5b3476d91c82f",
+};
 
 Deno.test("rank options: what is left out, and the forms that are taken", () => {
   assertEquals(checkOptions(good), {
     relay: { hostname: "127.0.0.1", port: 7 },
     rank: 1,
     worldSize: 3,
-    salt: new Uint8Array(16).fill(10),
+    salt: SESSION_SALT,
     wire: "f32",
     network: tcp,
     joinTimeoutMs: 60_000,
     roundTimeoutMs: 900_000,
   });
-  const salt = new Uint8Array(16).fill(3);
+  const salt = SESSION_SALT.slice();
   const settings = checkOptions({
     ...good,
     relay: "[::1]:65535",
@@ -29,8 +35,11 @@ Deno.test("rank options: what is left out, and the forms that are taken", () => 
   });
   assertEquals(settings.relay, { hostname: "::1", port: 65_535 });
   salt.fill(0);
-  assertEquals(settings.salt, new Uint8Array(16).fill(3));
-  assertEquals(checkOptions({ ...good, salt: ` ${"AB".repeat(16)}\n` }).salt[0], 0xab);
+  assertEquals(settings.salt, SESSION_SALT);
+  assertEquals(
+    checkOptions({ ...good, salt: ` ${hex(SESSION_SALT).toUpperCase()}\n` }).salt[0],
+    0x9d,
+  );
 });
 
 Deno.test("rank options: what cannot be is a RangeError that says what and what was expected", async () => {
@@ -45,6 +54,7 @@ Deno.test("rank options: what cannot be is a RangeError that says what and what 
     [{ salt: "" }, "connecting a rank: the salt has 0 characters, expected 32 hex digits"],
     [{ salt: "0a".repeat(15) }, "the salt has 30 characters"],
     [{ salt: "zz".repeat(16) }, "expected 32 hex digits"],
+    [{ salt: new Uint8Array(16) }, "the salt could be guessed: its bytes count or repeat"],
     [{ salt: new Uint8Array(15) }, "the salt has 15 bytes, expected 16"],
     [{ wire: "f16" as "f32" }, 'connecting a rank: wire "f16", expected f32 or bf16'],
     [{ joinTimeoutMs: 0 }, "connecting a rank: joinTimeoutMs 0, expected 1 to 2147483647"],

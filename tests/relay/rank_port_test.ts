@@ -14,7 +14,7 @@ import { encodeHandshake } from "../../wire/handshake.ts";
 import { LoopTagger } from "../../workers/tagger.ts";
 import { frameOf, prefixed } from "../cluster/raw.ts";
 import { converse, type Trouble, troubles } from "../transport/peer.ts";
-import { hex, SALT } from "../vectors.ts";
+import { hex, SESSION_SALT as SALT } from "../vectors.ts";
 
 const frames = [frameOf([[1, 2, 3]]), frameOf([[4, 5], [6]], { weight: 2 }), frameOf([])];
 const said = Uint8Array.from([

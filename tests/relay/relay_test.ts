@@ -7,7 +7,7 @@ import type { RelayOutcome, RelaySettings } from "../../relay/settings.ts";
 import { type Address, formatAddress } from "../../transport/tcp.ts";
 import { encodeRecord } from "../../wire/mux.ts";
 import { encodeRefusal } from "../../wire/refusal.ts";
-import { SALT, unhex } from "../vectors.ts";
+import { SESSION_SALT as SALT, unhex } from "../vectors.ts";
 import { frameOf, type RawChannel, RawController } from "../cluster/raw.ts";
 import { failure, pause, soon } from "../cluster/waiting.ts";
 

@@ -5,7 +5,7 @@ import { DeltaListener } from "../../delta/listener.ts";
 import { RankClient } from "../../rank/client.ts";
 import { NO_ORT } from "../../scripts/bundle.ts";
 import { RING } from "../delta/fragments.ts";
-import { hex, SALT } from "../vectors.ts";
+import { hex, SESSION_SALT as SALT } from "../vectors.ts";
 
 const START_MS = 60_000;
 

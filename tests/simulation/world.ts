@@ -13,7 +13,7 @@ import { Random } from "./random.ts";
 import type { Trace } from "./trace.ts";
 import { sleep } from "./virtual_time.ts";
 
-export const SALT = Uint8Array.from({ length: 16 }, (_, i) => i * 7 + 1);
+export const SALT = Uint8Array.fromHex("9d1c4be07a52f8360ee5b3476d91c82f");
 const FRAME_CEILING = 64 * 1024 ** 2;
 export const CONTROLLER: Address = { hostname: "10.0.1.1", port: 7070 };
 export const relayAddress = (index: number): Address => ({

@@ -4,7 +4,8 @@ import { parseRelayOptions } from "../../cli/relay_options.ts";
 import { UsageError } from "../../cli/spec.ts";
 import { nameIn, parseManifest } from "../../wire/manifest.ts";
 
-const env = (name: string) => name === "TIERFOLD_SALT" ? "0f".repeat(16) : undefined;
+const env = (name: string) =>
+  name === "TIERFOLD_SALT" ? "9d1c4be07a52f8360ee5b3476d91c82f" : undefined;
 
 function kept(args: string) {
   return parseControllerOptions(`--world-size 2 ${args}`.trim().split(" "), env).kept;

@@ -6,7 +6,7 @@ import { RankClient } from "../../rank/client.ts";
 import { restoreConsensus } from "../../rank/restore.ts";
 import { Cluster } from "../cluster/cluster.ts";
 import { failure, pause, soon } from "../cluster/waiting.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { TempDir } from "./dir.ts";
 import { Model, same } from "./training.ts";
 

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { signedHeaders } from "../../controller/passes/auth.ts";
 import { average, Session } from "../cluster/session.ts";
 import { soon } from "../cluster/waiting.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { Port, Scrape } from "./watching.ts";
 
 /** Bytes of a record that holds a frame of one tensor with so many values. */

@@ -5,7 +5,7 @@ import { applyChange, type StateChange, type StateDocument } from "../../observe
 import { type Address, formatAddress } from "../../transport/tcp.ts";
 import type { ControllerSettings } from "../../controller/server.ts";
 import { soon } from "../cluster/waiting.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 
 /** A controller's HTTP port, known once it is served. */
 export class Port {

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { Arena } from "../../kernels/arena.ts";
 import { tag64 } from "../../wire/mac.ts";
 import { autoWorkers, LANE_BYTES, PooledTagger } from "../../workers/tagger.ts";
-import { hex, SALT } from "../vectors.ts";
+import { hex, SESSION_SALT as SALT } from "../vectors.ts";
 
 /** Numbers from a seed (mulberry32), so that a failure can be had again. */
 function random(seed: number): () => number {
