@@ -180,6 +180,53 @@ class Conversations(unittest.TestCase):
         values = np.zeros(8_000_000, dtype=np.float32)
         self.fails(script, TransportError, "because: too much", tensors=values, code="refused")
 
+    def test_a_refusal_is_heard_between_many_small_tensors_too(self):
+        def script(connection):
+            admit(connection)
+            read_exactly(connection, 100)
+            connection.sendall(note("too many"))
+            drain(connection)
+
+        tensors = [np.zeros(40_000, dtype=np.float32)] * 300
+        with Peer(script) as peer, self.assertRaises(TransportError) as caught:
+            with connect(peer) as client:
+                client.all_reduce(tensors, mass=2)
+        self.assertIn("because: too many", str(caught.exception))
+        self.assertLess(client._link.bytes_out, 300 * 160_000)
+
+    def test_the_reason_of_a_connection_that_broke(self):
+        def script(connection):
+            admit(connection)
+            read_exactly(connection, 100)
+            # Closing with unread bytes resets the connection under the client's write.
+            connection.sendall(note("enough"))
+
+        values = np.zeros(8_000_000, dtype=np.float32)
+        with Peer(script) as peer, connect(peer) as client:
+            with mock.patch.object(client._link, "has_input", return_value=False):
+                with self.assertRaises(TransportError) as caught:
+                    client.all_reduce(values, mass=1)
+        self.assertIn("because: enough", str(caught.exception))
+
+    def test_an_answer_that_never_ends_meets_the_deadline(self):
+        over = threading.Event()
+
+        def script(connection):
+            admit(connection)
+            read_frame(connection)
+            connection.sendall(struct.pack("<I", 2**20))
+            try:
+                while not over.wait(0.02):
+                    connection.sendall(b"\0")
+            except OSError:
+                pass  # The client has had enough.
+
+        with Peer(script) as peer, connect(peer, round_timeout=0.4) as client:
+            with self.assertRaises(TransportError) as caught:
+                client.all_reduce(f32(1), mass=1)
+            over.set()
+        self.assertEqual(caught.exception.code, "deadline")
+
     def test_an_answer_before_its_turn(self):
         def script(connection):
             admit(connection)

@@ -26,6 +26,8 @@ class FrameWriter:
         self._deadline = deadline
         self._tag = Tag64(salt)
         self._gathered = bytearray()
+        # Bytes since it last looked whether the relay speaks.
+        self._unheard = 0
 
     def send(
         self,
@@ -49,14 +51,22 @@ class FrameWriter:
             for start in range(0, header.nbytes // 4, CHUNK_VALUES):
                 end = min(start + CHUNK_VALUES, header.nbytes // 4)
                 self._hashed(_bytes(_scaled(values, start, end, factor, scratch)))
-                if end - start == CHUNK_VALUES and self._link.has_input():
+                if self._spoken_to():
                     return True
         self._gathered += self._tag.digest()
         self._flush()
         return False
 
+    def _spoken_to(self) -> bool:
+        """Whether the relay speaks before its turn; looks once per chunk, since looking costs time."""
+        if self._unheard < 4 * CHUNK_VALUES:
+            return False
+        self._unheard = 0
+        return self._link.has_input()
+
     def _hashed(self, piece: Bytes) -> None:
         self._tag.update(piece)
+        self._unheard += len(piece)
         if len(piece) >= GATHER_BYTES:
             self._flush()
             self._link.write(piece, self._what, self._deadline)
