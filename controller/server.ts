@@ -123,7 +123,7 @@ export class Controller implements RelayHost {
     let controller: Controller | undefined;
     let sidelines: Sidelines | undefined;
     const deadline = RoundDeadline.of(settings);
-    const watch = settings.sidelines?.http && new Watch(settings, kernel.name, deadline);
+    const watch = Watch.of(settings, kernel.name, deadline);
     try {
       sidelines = settings.sidelines &&
         await Sidelines.start(settings.sidelines, kernel, watch?.handlers);

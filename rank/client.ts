@@ -9,6 +9,7 @@ import { FrameSlot } from "../frames/slot.ts";
 import { receiveFrame } from "../frames/receive.ts";
 import { readRefusal } from "../frames/refusals.ts";
 import { checkFoldable, schemaDifference } from "../fold/schema.ts";
+import { RoundTracer } from "../observe/tracing.ts";
 import { TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
@@ -64,6 +65,7 @@ export class RankClient {
   readonly #link: Link;
   readonly #salt: Uint8Array;
   readonly #tagger: Tagger;
+  readonly #tracer: RoundTracer | undefined;
   readonly #roundTimeoutMs: number;
   readonly #version: number;
   readonly #arena = new Arena();
@@ -78,6 +80,7 @@ export class RankClient {
     this.#link = link;
     this.#salt = settings.salt;
     this.#tagger = new LoopTagger(settings.salt);
+    this.#tracer = RoundTracer.of(settings.salt);
     this.#version = settings.wire === "bf16" ? PROTOCOL_BF16 : PROTOCOL_F32;
     this.rank = settings.rank;
     this.worldSize = settings.worldSize;
@@ -145,10 +148,15 @@ export class RankClient {
     const layout = layoutFor(own, dtype, this.#layout);
     this.#layout = layout;
     this.#busy = true;
+    const round = this.#round;
+    const startMs = this.#tracer && performance.timeOrigin + performance.now();
     try {
-      return await this.#runRound(own, { ...layout, kind, weight: mass });
+      const result = await this.#runRound(own, { ...layout, kind, weight: mass });
+      this.#trace(round, startMs, { "tierfold.mass": mass, "tierfold.total_mass": result.mass });
+      return result;
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));
+      this.#trace(round, startMs, { "tierfold.mass": mass }, failure.message);
       this.#failed = failure;
       this.#link.close();
       throw failure;
@@ -238,6 +246,23 @@ export class RankClient {
     }
     if (isRefusal(answer)) throw await this.#readRefusal(answer);
     decodeAck(answer, this.#version);
+  }
+
+  #trace(
+    round: number,
+    startMs: number | undefined,
+    attributes: Record<string, number>,
+    failure?: string,
+  ): void {
+    if (startMs === undefined) return;
+    this.#tracer?.round({
+      name: "tierfold.rank.round",
+      round,
+      startMs,
+      endMs: performance.timeOrigin + performance.now(),
+      attributes: { "tierfold.round": round, "tierfold.rank": this.rank, ...attributes },
+      failure,
+    });
   }
 
   async #runRound(tensors: Tensor[], header: FrameHeader): Promise<RoundResult> {

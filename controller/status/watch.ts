@@ -10,12 +10,14 @@ import type { HttpHandler } from "../../observe/http.ts";
 import { watchRoutes } from "../../observe/routes.ts";
 import { type PassView, STATE_LIMITS } from "../../observe/state.ts";
 import { OperatorDesk } from "../operator/desk.ts";
+import { RoundTracer } from "../../observe/tracing.ts";
 import type { ControllerSettings } from "../settings.ts";
 import type { Sidelines } from "../sidelines.ts";
 import type { SessionState } from "../state/session_state.ts";
 import { LossIntake } from "./loss_intake.ts";
 import { controllerMetrics } from "./metrics.ts";
 import { SessionView } from "./session_view.ts";
+import { tracedRound } from "./traced.ts";
 
 /** Watches one session. */
 export class Watch {
@@ -29,8 +31,12 @@ export class Watch {
   #state: SessionState | undefined;
   #declareDead: ((rank: number) => boolean) | undefined;
 
-  /** @param kernel The name of what sums. */
-  constructor(settings: ControllerSettings, kernel: string, deadline: RoundDeadline) {
+  private constructor(
+    settings: ControllerSettings,
+    kernel: string,
+    deadline: RoundDeadline,
+    tracer: RoundTracer | undefined,
+  ) {
     const { worldSize, frameCeilingBytes, salt } = settings;
     const view = this.view = new SessionView({
       session: crypto.randomUUID(),
@@ -44,6 +50,7 @@ export class Watch {
       deltas: () => this.#deltas(),
       durability: () => this.#state?.durability ?? null,
     });
+    if (tracer !== undefined) view.listen({ round: (round) => tracer.round(tracedRound(round)) });
     this.#feed = new ChangeFeed(view);
     const losses = new LossIntake(view.losses, salt);
     const desk = new OperatorDesk(settings.operator?.token, {
@@ -63,6 +70,21 @@ export class Watch {
       (request) => losses.handle(request),
       (request) => desk.handle(request),
     ];
+  }
+
+  /**
+   * Watches a session, where it is shown over HTTP or traced.
+   *
+   * @param kernel The name of what sums.
+   */
+  static of(
+    settings: ControllerSettings,
+    kernel: string,
+    deadline: RoundDeadline,
+  ): Watch | undefined {
+    const tracer = RoundTracer.of(settings.salt);
+    if (settings.sidelines?.http === undefined && tracer === undefined) return undefined;
+    return new Watch(settings, kernel, deadline, tracer);
   }
 
   /** Shows these too, from here on. */

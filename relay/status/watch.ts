@@ -8,24 +8,26 @@ import { VERSION } from "../../cli/version.ts";
 import type { RoundDeadline } from "../../fold/deadline.ts";
 import { type HttpServer, serveHttp } from "../../observe/http.ts";
 import { watchRoutes } from "../../observe/routes.ts";
+import { RoundTracer } from "../../observe/tracing.ts";
 import { formatAddress } from "../../transport/tcp.ts";
 import type { RelaySettings } from "../settings.ts";
 import { relayMetrics } from "./metrics.ts";
 import { RelayView } from "./relay_view.ts";
+import { tracedRound } from "./traced.ts";
 
 /** Watches one relay. */
 export class RelayWatch {
   /** What the relay tells of its rounds. */
   readonly view: RelayView;
-  readonly #server: HttpServer;
+  readonly #server: HttpServer | undefined;
 
-  private constructor(view: RelayView, server: HttpServer) {
+  private constructor(view: RelayView, server: HttpServer | undefined) {
     this.view = view;
     this.#server = server;
   }
 
   /**
-   * Starts to serve.
+   * Watches a relay, where it is shown over HTTP or traced.
    *
    * @param kernel The name of what sums.
    * @throws {TransportError} when the HTTP address cannot be had.
@@ -36,7 +38,8 @@ export class RelayWatch {
     deadline: RoundDeadline,
   ): RelayWatch | undefined {
     const { http, onHttp, host, ranks, worldSize } = settings;
-    if (http === undefined) return undefined;
+    const tracer = RoundTracer.of(settings.salt);
+    if (http === undefined && tracer === undefined) return undefined;
     const view = new RelayView({
       version: VERSION,
       host,
@@ -46,6 +49,10 @@ export class RelayWatch {
       deadline,
       clock: () => performance.timeOrigin + performance.now(),
     });
+    if (tracer !== undefined) {
+      view.listen({ round: (round) => tracer.round(tracedRound(host, round)) });
+    }
+    if (http === undefined) return new RelayWatch(view, undefined);
     const server = serveHttp(http, [watchRoutes(view, relayMetrics(view))]);
     getLogger(["tierfold", "relay"]).info("serving HTTP on {address}", {
       address: formatAddress(server.address),
@@ -56,6 +63,6 @@ export class RelayWatch {
 
   /** Finishes the requests under way, within seconds, and stops. */
   async close(): Promise<void> {
-    await this.#server.close();
+    await this.#server?.close();
   }
 }
