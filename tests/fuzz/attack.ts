@@ -1,6 +1,7 @@
 // One hostile connection: a changed conversation, the way it is sent, and how it ends.
 import * as fc from "fast-check";
 import { pause, unlessLater } from "../cluster/waiting.ts";
+import { share } from "./bytes.ts";
 import { type Change, change, changed, type Conversation, type Leg } from "./conversation.ts";
 
 /** How long an answer is waited for before the conversation goes on without it, in milliseconds. */
@@ -27,12 +28,12 @@ export interface Attack {
 /** Attacks that come together; drawn from one seed. */
 export const attacks: fc.Arbitrary<readonly Attack[]> = fc.array(
   fc.record({
-    conversation: fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+    conversation: share,
     changes: fc.array(change, { minLength: 1, maxLength: 2 }),
-    wrongDoor: fc.integer({ min: 0, max: 15 }).map((n) => n === 0),
-    trickle: fc.integer({ min: 0, max: 7 }).map((n) => n === 0),
+    wrongDoor: fc.noBias(fc.nat(15)).map((n) => n === 0),
+    trickle: fc.noBias(fc.nat(7)).map((n) => n === 0),
     ending: fc.constantFrom<Attack["ending"]>("waits", "half-closes", "goes"),
-    after: fc.nat(200),
+    after: fc.noBias(fc.nat(200)),
   }),
   { minLength: ATTACKS, maxLength: ATTACKS },
 );

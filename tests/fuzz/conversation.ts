@@ -144,8 +144,6 @@ export type Change =
   | { readonly op: "long"; readonly at: number; readonly length: number }
   | { readonly op: "nudge"; readonly at: number; readonly from: number; readonly bit: number };
 
-const share = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
-
 /** One change. */
 export const change: fc.Arbitrary<Change> = fc.oneof(
   {
@@ -173,7 +171,7 @@ export const change: fc.Arbitrary<Change> = fc.oneof(
     arbitrary: fc.record({
       op: fc.constant("nudge" as const),
       at: share,
-      from: fc.nat(4 * VALUES + 7),
+      from: fc.noBias(fc.nat(4 * VALUES + 7)),
       bit: fc.nat(7),
     }),
   },
