@@ -13,7 +13,7 @@ import {
 } from "../../wire/mux.ts";
 import { frameOf, prefixed } from "../cluster/raw.ts";
 import { SESSION_SALT as SALT } from "../vectors.ts";
-import { type Edit, edit, edited } from "./bytes.ts";
+import { type Edit, edit, edited, share } from "./bytes.ts";
 
 /** One message, and how many bytes have come from the other end before it is sent. */
 export interface Message {
