@@ -13,7 +13,7 @@ import { TransportError } from "../../transport/connection.ts";
 import { type Address, formatAddress } from "../../transport/tcp.ts";
 import { WireError } from "../../wire/errors.ts";
 import { soon } from "../cluster/waiting.ts";
-import { SALT } from "../vectors.ts";
+import { SESSION_SALT as SALT } from "../vectors.ts";
 import { type Attack, attacks, say } from "./attack.ts";
 import {
   changed,
