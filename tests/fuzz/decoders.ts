@@ -39,7 +39,7 @@ import {
   encodeSafetensorsHeader,
   SafetensorsError,
 } from "../../wire/safetensors.ts";
-import { SESSION_SALT as SALT, vectorBytes } from "../vectors.ts";
+import { SALT, SESSION_SALT, vectorBytes } from "../vectors.ts";
 
 const CEILING = 1024 ** 3;
 const KEY = new TextEncoder().encode("fleet-secret");
@@ -305,7 +305,7 @@ export const DECODERS: Readonly<Record<string, Decoder>> = {
     run: (bytes) => inFile(bytes, readManifest),
   },
   "cli/salt.ts parseSalt": {
-    samples: [utf8(SALT.toHex())],
+    samples: [utf8(SESSION_SALT.toHex())],
     errors: [UsageError],
     run: (bytes) => parseSalt(text(bytes), "a test"),
   },
