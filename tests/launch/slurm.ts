@@ -1,12 +1,14 @@
 // Slurm as a test needs it: a controller and two nodes, which are daemons on this machine.
 import { assert } from "@std/assert";
+import { lookup } from "node:dns/promises";
 import { Child } from "../../bench/child.ts";
 import { PATIENCE_MS, pause } from "../cluster/waiting.ts";
 import { installed } from "../tools.ts";
 import { freePort } from "./session.ts";
 
 /** The first node has this machine's own name, which resolves to its address. */
-const NODES = [Deno.hostname(), "other"];
+const HOST = Deno.hostname().split(".")[0]!;
+const NODES = [HOST, "other"];
 
 /** Slurm's configuration: no accounts, no accounting, nothing outside `folder`. */
 function configuration(folder: string, host: string): string {
@@ -47,6 +49,12 @@ export const slurmMissing = !["slurmctld", "slurmd", "srun"].every(installed)
   ? " (skipped: Slurm's daemons want root)"
   : "";
 
+/** The same for a job whose tasks find the first node by its name. */
+export const jobMissing = slurmMissing !== "" ? slurmMissing : await lookup(HOST).then(
+  () => "",
+  () => ` (skipped: the name of this host, ${HOST}, does not resolve)`,
+);
+
 /** A controller and a node's daemon each; at the end of an `await using` block none is left. */
 export class Slurm implements AsyncDisposable {
   readonly env: Readonly<Record<string, string>>;
@@ -68,7 +76,7 @@ export class Slurm implements AsyncDisposable {
   static async start(): Promise<Slurm> {
     const folder = await Deno.makeTempDir();
     for (const name of ["state", ...NODES]) await Deno.mkdir(`${folder}/${name}`);
-    await Deno.writeTextFile(`${folder}/slurm.conf`, configuration(folder, Deno.hostname()));
+    await Deno.writeTextFile(`${folder}/slurm.conf`, configuration(folder, HOST));
     const slurm = new Slurm(folder);
     try {
       await slurm.#untilIdle();

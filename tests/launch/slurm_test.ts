@@ -2,7 +2,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { PROGRAMS } from "../../scripts/programs.ts";
 import { freePort, runLaunched, TASK } from "./session.ts";
-import { Slurm, slurmMissing } from "./slurm.ts";
+import { jobMissing, Slurm, slurmMissing } from "./slurm.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
@@ -34,8 +34,8 @@ async function writePrograms(folder: string): Promise<void> {
 }
 
 Deno.test({
-  name: `launch: sbatch runs the job script of deploy/ from its salt to its end${slurmMissing}`,
-  ignore: slurmMissing !== "",
+  name: `launch: sbatch runs the job script of deploy/ from its salt to its end${jobMissing}`,
+  ignore: jobMissing !== "",
   fn: async () => {
     await using slurm = await Slurm.start();
     const folder = await Deno.makeTempDir();

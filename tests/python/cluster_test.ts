@@ -18,7 +18,7 @@ function values(rank: number, length: number): Float32Array {
 /** Small and large tensors: some are gathered into one write, others are sent from where they lie. */
 function model(rank: number): Record<string, Float32Array> {
   return {
-    embed: values(rank, 300_001),
+    embed: values(rank, 140_001),
     scale: values(rank + 100, 1),
     none: new Float32Array(0),
     head: values(rank + 200, 777),
@@ -59,9 +59,10 @@ pythonTest(
       assertEquals(await last.done<Averaged>(), { mass, tensors: wanted });
       // What this process computes of the same frames: hosts in the order of their ranks, then one division.
       const f = Math.fround;
+      const given = [0, 1, 2, 3].map((rank) => model(rank).embed!);
       const term = (rank: number, i: number) =>
-        masses[rank] === 0 ? 0 : f(model(rank).embed![i]! * f(masses[rank]!));
-      for (const i of [0, 5, 300_000]) {
+        masses[rank] === 0 ? 0 : f(given[rank]![i]! * f(masses[rank]!));
+      for (const i of [0, 5, 140_000]) {
         const sum = f(f(term(0, i) + term(1, i)) + f(term(2, i) + term(3, i)));
         assertEquals(own[0]!.embed![i], f(sum * f(1 / mass)));
       }

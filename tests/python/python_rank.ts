@@ -87,7 +87,7 @@ export function hexed(tensors: Readonly<Record<string, Float32Array>>): Record<s
   return Object.fromEntries(
     Object.entries(tensors).map(([name, data]) => [
       name,
-      hex(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)),
+      new Uint8Array(data.buffer, data.byteOffset, data.byteLength).toHex(),
     ]),
   );
 }
