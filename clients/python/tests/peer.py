@@ -6,7 +6,7 @@ import threading
 
 from tierfold import _frame, _wire
 
-from .vectors import SALT
+from .vectors import SESSION_SALT as SALT
 
 ACK = struct.pack("<2I", 0xF10D17C1, 2)
 PATIENCE = 60.0

@@ -12,7 +12,7 @@ import tierfold
 from tierfold import TransportError, WireError
 
 from .peer import ACK, Peer, admit, drain, make_frame, note, prefixed, read_exactly, read_frame
-from .vectors import SALT
+from .vectors import SESSION_SALT as SALT
 
 
 def f32(*values):
@@ -352,6 +352,7 @@ class Arguments(unittest.TestCase):
             ({"world_size": 0}, "the world size is 0"),
             ({"salt": b"short"}, "the salt has 5 bytes, expected 16"),
             ({"salt": "ab"}, "expected the session salt as 32 hex digits, got 2 characters"),
+            ({"salt": bytes(range(16))}, "the salt: the session salt could be guessed"),
             ({"join_timeout": 0}, "join_timeout 0"),
             ({"round_timeout": float("nan")}, "round_timeout nan"),
             ({"salt_file": "x"}, "both a salt and a salt file"),
@@ -373,7 +374,7 @@ class Arguments(unittest.TestCase):
                 ({}, (None, path)),
                 ({"TIERFOLD_SALT": f" {SALT.hex()} "}, (None, None)),
                 ({"TIERFOLD_SALT_FILE": path}, (None, None)),
-                ({"TIERFOLD_SALT": "ff" * 16}, (None, path)),
+                ({"TIERFOLD_SALT": "00" * 16}, (None, path)),
             ]
             for env, given in rows:
                 with mock.patch.dict(os.environ, env, clear=True):
@@ -391,6 +392,20 @@ class Arguments(unittest.TestCase):
                         find(None, None)
                 self.assertIn(text, str(caught.exception))
                 self.assertNotIn("aaaa", str(caught.exception))
+
+    def test_salts_that_could_be_guessed(self):
+        weakness = tierfold._salt.salt_weakness
+        rows = [
+            (bytes(16), "count or repeat"),
+            (bytes(range(0, 160, 10)), "count or repeat"),
+            (bytes.fromhex("0917f3a2") * 4, "repeats itself after 4 bytes"),
+            (bytes.fromhex("09f3aa17c409f3c417aa0909aaf3c417"), "no more than 5 different bytes"),
+            (b"correct-horse-42", "text"),
+            (b"correct!horse.xy", "text"),
+        ]
+        for salt, text in rows:
+            self.assertIn(text, weakness(salt) or "nothing")
+        self.assertIsNone(weakness(SALT))
 
     def test_masses(self):
         rows = [(0, 1, 0), (-1, 0, 0), (4, 1, 4), (4, 0.5, 2), (4, 0, 1), (0, 0, 0)]

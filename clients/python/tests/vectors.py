@@ -7,7 +7,9 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[3]
 FOLDER = REPOSITORY / "tests" / "vectors"
 INDEX = json.loads((FOLDER / "index.json").read_text())["vectors"]
+# That of the vectors, which no session would take, and one that a session takes.
 SALT = bytes(range(16))
+SESSION_SALT = bytes.fromhex("9d1c4be07a52f8360ee5b3476d91c82f")
 
 
 def good(form):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from ._limits import SALT_BYTES
+from ._salt import salt_weakness
 
 # More than a salt and its line end: what a wrong file may cost in memory.
 _MAX_SALT_FILE_BYTES = 4096
@@ -50,7 +51,7 @@ def find_salt(
             raise ValueError(
                 f"connecting a rank: the salt has {len(salt)} bytes, expected {SALT_BYTES}"
             )
-        return bytes(salt)
+        return _drawn(bytes(salt), "the salt")
     if salt is not None:
         return _parse_salt(salt, "the salt")
     if salt_file is not None:
@@ -77,7 +78,16 @@ def _parse_salt(text: str, where: str) -> bytes:
         raise ValueError(
             f"{where}: expected the session salt as {2 * SALT_BYTES} hex digits, got {len(digits)} characters"
         )
-    return bytes.fromhex(digits)
+    return _drawn(bytes.fromhex(digits), where)
+
+
+def _drawn(salt: bytes, where: str) -> bytes:
+    weakness = salt_weakness(salt)
+    if weakness is None:
+        return salt
+    raise ValueError(
+        f"{where}: the session salt could be guessed: {weakness}; make one with openssl rand -hex 16"
+    )
 
 
 def _read_salt_file(path: Union[str, os.PathLike[str]]) -> str:
