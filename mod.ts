@@ -27,7 +27,7 @@
  *
  * @module
  */
-export { RankClient, type RoundResult } from "./rank/client.ts";
+export { type CaughtUp, RankClient, type RoundResult } from "./rank/client.ts";
 export type { RankOptions } from "./rank/options.ts";
 export { type KnownPlace, type LaunchPlace, launchPlace } from "./rank/launch.ts";
 export { gammaMass, moverMass } from "./rank/mass.ts";

@@ -20,6 +20,7 @@ import {
   PROTOCOL_BF16,
   PROTOCOL_F32,
 } from "../wire/handshake.ts";
+import { CATCH_UP, CATCH_UP_BYTES, decodeCatchUp } from "../wire/catch_up.ts";
 import { decodeLength, encodeLength, LENGTH_BYTES } from "../wire/length.ts";
 import { frameCeilingFor } from "../wire/limits.ts";
 import { Tag64 } from "../wire/mac.ts";
@@ -55,6 +56,14 @@ export interface RoundResult {
   ms: number;
 }
 
+/** The consensus that a rank got when it was let in. */
+export interface CaughtUp {
+  /** How many rounds the session had had. */
+  rounds: number;
+  /** The mass of the round that it came out of. */
+  mass: number;
+}
+
 /** A rank's connection to the relay of its host. One round at a time. */
 export class RankClient {
   /** This rank's number. */
@@ -72,6 +81,7 @@ export class RankClient {
   readonly #kernel = SimdKernel.create(this.#arena);
   readonly #slot = new FrameSlot(this.#arena);
   #layout: FrameHeader | undefined;
+  #consensus: CaughtUp | undefined;
   #round = 0;
   #busy = false;
   #failed: Error | undefined;
@@ -105,13 +115,21 @@ export class RankClient {
       await client.#link.within(
         deadlineMs,
         `rank ${rank} waits to be let in`,
-        () => client.#handshake(),
+        () => client.#join(settings.catchUp),
       );
     } catch (error) {
       client.#link.close();
       throw error;
     }
     return client;
+  }
+
+  /**
+   * The consensus that the tensors of the option `catchUp` were filled with; undefined without that option,
+   * and where the session had had no round yet, which leaves the tensors as they were.
+   */
+  get consensus(): CaughtUp | undefined {
+    return this.#consensus;
   }
 
   /**
@@ -227,10 +245,44 @@ export class RankClient {
     return this.close();
   }
 
-  async #handshake(): Promise<void> {
+  async #join(catchUp: Tensor[] | undefined): Promise<void> {
+    if (catchUp === undefined) return await this.#handshake(this.#version);
+    await this.#handshake(this.#version + CATCH_UP);
+    await this.#readConsensus(catchUp);
+  }
+
+  async #readConsensus(tensors: Tensor[]): Promise<void> {
+    const what = `the consensus for rank ${this.rank}`;
+    const bytes = new Uint8Array(CATCH_UP_BYTES);
+    const fail = (text: string) =>
+      new TransportError("closed", `reading ${what} from ${this.#link.peer}: ${text}`);
+    if (!await this.#link.readFully(bytes, what)) throw fail("the relay closed the connection");
+    const expected = layoutFor(tensors, DTYPE_F32, undefined);
+    const ceiling = frameCeilingFor(expected.length);
+    const { rounds, length } = decodeCatchUp(bytes, this.#salt, ceiling);
+    if (rounds === 0) return;
+    if (length === 0) {
+      throw fail(
+        `${rounds} rounds have been, and it has no result of a Model round; connect without catchUp, ` +
+          "or to a relay that took part",
+      );
+    }
+    const header = await receiveFrame(this.#link, this.#slot, length, what, {
+      tagger: this.#tagger,
+      ceiling,
+    });
+    checkFoldable(header, `the relay at ${this.#link.peer}`, PROTOCOL_BF16);
+    const wanted = { ...expected, kind: "model", weight: 0 } as const;
+    const difference = schemaDifference(header, wanted, { anyDtype: true });
+    if (difference !== undefined) throw fail(difference);
+    tensors.forEach(({ bytes: into }, i) => this.#take(into, header.tensors[i]!));
+    this.#consensus = { rounds, mass: header.weight };
+  }
+
+  async #handshake(version: number): Promise<void> {
     const { rank, worldSize } = this;
     await this.#link.writeFully(
-      encodeHandshake({ version: this.#version, rank, worldSize }),
+      encodeHandshake({ version, rank, worldSize }),
       `the handshake of rank ${rank}`,
     );
     const answer = new Uint8Array(ACK_BYTES);
@@ -245,7 +297,7 @@ export class RankClient {
       );
     }
     if (isRefusal(answer)) throw await this.#readRefusal(answer);
-    decodeAck(answer, this.#version);
+    decodeAck(answer, version);
   }
 
   #trace(

@@ -10,6 +10,7 @@ import type { Address } from "../transport/tcp.ts";
 import { MAX_WORLD_SIZE, SALT_BYTES } from "../wire/limits.ts";
 import { saltWeakness } from "../wire/salt.ts";
 import { launchPlace } from "./launch.ts";
+import { normalizeTensors, type Tensor, type TensorLike } from "./tensors.ts";
 
 /** A timer set for longer than this would fire at once, in milliseconds. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -31,6 +32,11 @@ export interface RankOptions {
    * 3. Control rounds are always f32.
    */
   wire?: "f32" | "bf16";
+  /**
+   * Asks for the consensus before the first round, and gives the tensors of a Model round to write it into;
+   * see {@link RankClient.consensus}. It takes a relay of Tierfold.
+   */
+  catchUp?: readonly TensorLike[];
   /** How the relay is reached; TCP when left out. */
   network?: Pick<Network, "connect">;
   /** How long to try to reach the relay and be let in, in milliseconds; 60,000 when left out. */
@@ -46,6 +52,7 @@ export interface RankSettings {
   worldSize: number;
   salt: Uint8Array;
   wire: "f32" | "bf16";
+  catchUp: Tensor[] | undefined;
   network: Pick<Network, "connect">;
   joinTimeoutMs: number;
   roundTimeoutMs: number;
@@ -76,6 +83,7 @@ export function checkOptions(options: RankOptions): RankSettings {
     worldSize,
     salt: goodSalt(saltBytes(options.salt)),
     wire,
+    catchUp: options.catchUp && normalizeTensors(options.catchUp),
     network: options.network ?? (typeof Deno === "undefined" ? nodeTcp : tcp),
     joinTimeoutMs: timeout("joinTimeoutMs", options.joinTimeoutMs, 60_000),
     roundTimeoutMs: timeout("roundTimeoutMs", options.roundTimeoutMs, 900_000),

@@ -17,6 +17,12 @@ const TAKEOVER_MS = 1_000;
 
 /** What happens at the door. */
 export interface DoorEvents {
+  /**
+   * Whether that rank may take part now, where the round lets it.
+   *
+   * @throws {WireError} when it never may.
+   */
+  ready(port: RankPort): boolean;
   /** A rank takes part from here on. */
   enter(rank: number, port: RankPort): void;
   /** A rank waits for the end of the round. */
@@ -25,6 +31,7 @@ export interface DoorEvents {
 
 /** Somebody who waits for the end of the round. */
 interface Joiner {
+  readonly port: RankPort;
   readonly enter: () => void;
   readonly giveUp: (error: WireError) => void;
 }
@@ -78,10 +85,8 @@ export class Door {
     this.#ports.set(rank, port);
     await this.#parting.get(rank);
     if (this.#ports.get(rank) !== port) return;
-    if (this.#barrier.state(rank) === "expected" || this.#barrier.open) {
-      this.#events.enter(rank, port);
-      return;
-    }
+    const may = this.#barrier.state(rank) === "expected" || this.#barrier.open;
+    if (may && this.#events.ready(port)) return this.#events.enter(rank, port);
     this.#log.info("rank {rank} is back at {peer} and waits for the end of round {round}", {
       rank,
       peer: port.peer,
@@ -94,7 +99,7 @@ export class Door {
         if (this.#ports.get(rank) === port) this.#events.enter(rank, port);
         resolve();
       };
-      this.#joiners.push({ enter, giveUp });
+      this.#joiners.push({ port, enter, giveUp });
     });
   }
 
@@ -111,7 +116,15 @@ export class Door {
 
   /** The round is over: those who waited for that are let in. */
   open(): void {
-    for (const { enter } of this.#joiners.splice(0)) enter();
+    for (const joiner of this.#joiners.splice(0)) {
+      try {
+        if (joiner.port.gone || this.#events.ready(joiner.port)) joiner.enter();
+        else this.#joiners.push(joiner);
+      } catch (error) {
+        if (!(error instanceof WireError)) throw error;
+        joiner.giveUp(error);
+      }
+    }
   }
 
   /** The session is over. */
@@ -121,4 +134,14 @@ export class Door {
     }
     for (const port of [...this.#ports.values()]) track(port.refuse(reason));
   }
+}
+
+/** Why a rank cannot have the consensus here. */
+export function nothingHeld(rounds: number, peer: string): WireError {
+  return new WireError(
+    "membership",
+    "connection",
+    `giving the consensus to ${peer}: ${rounds} rounds have been, and this relay took part in none ` +
+      "whose result it has; connect without asking for it",
+  );
 }

@@ -78,6 +78,11 @@ export class Lifeline implements UplinkEvents {
     return this.#over;
   }
 
+  /** How many rounds the controller has had, as far as this relay knows. */
+  get rounds(): number {
+    return this.#standing.round;
+  }
+
   /** Whether the result of a frame is due. */
   get pending(): boolean {
     return this.#standing.pending;

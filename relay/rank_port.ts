@@ -7,7 +7,7 @@ import { getLogger } from "@logtape/logtape";
 import type { NonFiniteScreen } from "../fold/nonfinite.ts";
 import { checkFoldable } from "../fold/schema.ts";
 import { type Arriving, receiveFrame } from "../frames/receive.ts";
-import type { FrameSlot } from "../frames/slot.ts";
+import type { Bytes, FrameSlot } from "../frames/slot.ts";
 import type { Terms } from "../serve/terms.ts";
 import { type Connection, TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
@@ -20,6 +20,7 @@ import {
   PROTOCOL_F32,
   type RankHandshake,
 } from "../wire/handshake.ts";
+import { CATCH_UP, encodeCatchUp } from "../wire/catch_up.ts";
 import { decodeLength, LENGTH_BYTES } from "../wire/length.ts";
 import { encodeRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
@@ -68,6 +69,14 @@ export interface RankHost {
   left(port: RankPort, clean: boolean, reason: string, refused?: RefusalCause): void;
 }
 
+/** The consensus, as a relay has it. */
+export interface HeldConsensus {
+  /** How many rounds the session has had; 0: none. */
+  readonly rounds: number;
+  /** The frame of the last Model round's result; undefined where it is not to be had. */
+  readonly frame: Bytes | undefined;
+}
+
 /** One rank's connection, from its first byte to its last. */
 export class RankPort {
   readonly #link: Link;
@@ -78,6 +87,9 @@ export class RankPort {
   #first: Promise<boolean> | undefined;
   #rank: number | undefined;
   #version = PROTOCOL_F32;
+  #asks = false;
+  #consensus: HeldConsensus | undefined;
+  readonly #caughtUp = Promise.withResolvers<void>();
   #gone = false;
 
   constructor(connection: Connection, host: RankHost) {
@@ -93,6 +105,21 @@ export class RankPort {
   /** Whether the rank takes results that carry bf16. */
   get narrow(): boolean {
     return this.#version >= PROTOCOL_BF16;
+  }
+
+  /** Whether the rank asks for the consensus before its first round. */
+  get asks(): boolean {
+    return this.#asks;
+  }
+
+  /**
+   * Gives the rank the consensus as soon as it is let in.
+   *
+   * @returns Settles when the frame is not read any more.
+   */
+  catchUp(consensus: HeldConsensus): Promise<void> {
+    this.#consensus = consensus;
+    return Promise.race([this.#caughtUp.promise, this.#done.promise]);
   }
 
   /** The address of the other end. */
@@ -172,12 +199,25 @@ export class RankPort {
     if (!there) {
       throw new TransportError("closed", `${this.peer} closed without a handshake`);
     }
-    const handshake = decodeHandshake(bytes, [PROTOCOL_F32, PROTOCOL_BF16]);
-    this.#version = handshake.version;
+    const plain = [PROTOCOL_F32, PROTOCOL_BF16];
+    const handshake = decodeHandshake(bytes, [...plain, ...plain.map((one) => one + CATCH_UP)]);
+    this.#asks = handshake.version >= CATCH_UP;
+    this.#version = handshake.version % CATCH_UP;
     const admitted = this.#host.admit(handshake, this);
     this.#link.welcome();
     await this.#unlessGone(admitted, handshake.rank);
     await this.#link.writeFully(encodeAck(handshake.version), "the answer to a handshake");
+    if (this.#consensus !== undefined) await this.#tellConsensus(this.#consensus);
+  }
+
+  async #tellConsensus({ rounds, frame }: HeldConsensus): Promise<void> {
+    const what = `the consensus, to rank ${this.#rank}`;
+    const header = encodeCatchUp({ rounds, length: frame?.length ?? 0 }, this.#host.salt);
+    await this.#link.within(this.#host.frameMs, `sending ${what}`, async () => {
+      await this.#link.writeFully(header, what);
+      if (frame !== undefined) await this.#link.writeFully(frame, what);
+    });
+    this.#caughtUp.resolve();
   }
 
   /** Waits until a rank is let in, or hangs up: then its place must not stay taken. */

@@ -18,7 +18,7 @@ export class Roll {
   readonly #barrier: FoldBarrier;
   readonly #teller: Teller;
   readonly #track: (task: Promise<void>) => void;
-  /** The ranks that the controller was last told of. */
+  /** The ranks that the controller takes to be here. */
   #told: readonly number[] = [];
   /** Exits to be told once the round that holds the ranks' last frames has gone up. */
   #exits: number[] = [];
@@ -90,8 +90,9 @@ export class Roll {
 
   /** Tells exits, as far as the controller was told that these ranks are here. */
   tell(ranks: readonly number[]): void {
-    const telling = ranks.filter((rank) => this.#told.includes(rank))
-      .map((rank) => this.#teller.exit(rank));
+    const known = ranks.filter((rank) => this.#told.includes(rank));
+    this.#told = this.#told.filter((rank) => !known.includes(rank));
+    const telling = known.map((rank) => this.#teller.exit(rank));
     this.#goodbye = Promise.all([this.#goodbye, ...telling]);
     for (const exit of telling) this.#track(exit);
   }

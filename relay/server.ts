@@ -26,7 +26,7 @@ import type { RankHandshake } from "../wire/handshake.ts";
 import { encodeLength } from "../wire/length.ts";
 import { nameIn } from "../wire/manifest.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
-import { Door } from "./door.ts";
+import { Door, nothingHeld } from "./door.ts";
 import { Lifeline, type LifelineHost } from "./lifeline.ts";
 import type { RelayObserver } from "./observer.ts";
 import { type RankHost, RankPort, type RefusalCause } from "./rank_port.ts";
@@ -62,6 +62,8 @@ export class Relay implements RankHost, LifelineHost {
   readonly #roll: Roll;
   readonly #hope = new Hope(() => this.#sitting.pump());
   #sent: FrameHeader | undefined;
+  /** Whether the slot of the result holds that of a Model round. */
+  #held = false;
   /** Whether the controller was told that all ranks take bf16. */
   #narrow = false;
   /** Settles when the slot of the result may be written again. */
@@ -97,6 +99,7 @@ export class Relay implements RankHost, LifelineHost {
     this.#lifeline = new Lifeline(settings, this.tagger, this, observer);
     this.#roll = new Roll(this.#barrier, this.#lifeline, (task) => this.#sitting.track(task));
     this.#door = new Door(settings, this.#barrier, {
+      ready: (port) => this.#isReady(port),
       enter: (rank, port) => this.#enter(rank, port),
       // The controller may wait for it to close the round.
       waits: () => this.#introduce(),
@@ -156,8 +159,11 @@ export class Relay implements RankHost, LifelineHost {
 
   arriving(rank: number, ...what: Parameters<Arriving>): void {
     const { tagger } = this;
-    const end = (): EagerEnd => ({ kind: "host_frame", divide: false, tagger });
-    this.#folder.arriving(rank, ...what, () => this.#outFree ? end() : undefined);
+    this.#folder.arriving(rank, ...what, (): EagerEnd | undefined => {
+      if (!this.#outFree) return undefined;
+      this.#held = false;
+      return { kind: "host_frame", divide: false, tagger };
+    });
   }
 
   begins(rank: number): void {
@@ -216,16 +222,15 @@ export class Relay implements RankHost, LifelineHost {
     // Who came between Hello and its answer is not told of yet.
     if (this.#roll.isStale) this.#introduce();
     this.#roll.tellDue();
+    if (barrier.open) this.#door.open();
     this.#sitting.pump();
   }
 
   expectResult(): FrameSlot {
     if (this.#barrier.phase !== "sealed" || this.#sent === undefined) {
-      throw new WireError(
-        "message",
-        "connection",
-        `the controller sent a result in round ${this.#barrier.round} before this host's frame`,
-      );
+      const { round } = this.#barrier;
+      const text = `the controller sent a result in round ${round} before this host's frame`;
+      throw new WireError("message", "connection", text);
     }
     return this.#out;
   }
@@ -234,14 +239,12 @@ export class Relay implements RankHost, LifelineHost {
     const { round } = this.#barrier;
     const difference = schemaDifference(header, this.#sent!, { anyDtype: this.#narrow });
     if (difference !== undefined) {
-      throw new WireError(
-        "schema",
-        "connection",
-        `reading the result of round ${round} from the controller: ${difference}`,
-      );
+      const text = `reading the result of round ${round} from the controller: ${difference}`;
+      throw new WireError("schema", "connection", text);
     }
     clearTimeout(this.#resultTimer);
     this.#sent = undefined;
+    this.#held = header.kind === "model" && header.weight > 0;
     // The round is closed before its results leave: a quick rank's next frame may come at once.
     this.#barrier.close();
     this.#outcome.rounds++;
@@ -252,8 +255,7 @@ export class Relay implements RankHost, LifelineHost {
     this.#resultsOut = Promise.all(
       live.map((rank) => this.#door.port(rank)!.sendResult(prefixed, round)),
     );
-    this.#outFree = false;
-    void this.#resultsOut.then(() => this.#outFree = true);
+    this.#freeAfter(this.#resultsOut);
     this.#log.debug("round {round} closed with mass {mass}", () => ({
       round,
       mass: header.weight,
@@ -296,16 +298,14 @@ export class Relay implements RankHost, LifelineHost {
   #enter(rank: number, port: RankPort): void {
     const { peer } = port;
     if (this.#sitting.over) {
-      throw new WireError(
-        "membership",
-        "connection",
-        `letting in rank ${rank}: the session is over`,
-      );
+      const text = `letting in rank ${rank}: the session is over`;
+      throw new WireError("membership", "connection", text);
     }
     const returns = this.#barrier.state(rank) === "gone";
     this.#barrier.join(rank);
     this.#hope.renew(0);
     port.enter(rank);
+    if (port.asks) this.#catchUp(port);
     if (returns) {
       // Before the controller has heard of it, there is no exit to take back.
       if (this.#lifeline.up) this.#introduce();
@@ -314,6 +314,28 @@ export class Relay implements RankHost, LifelineHost {
     this.#log.info("rank {rank} joined from {peer}", { rank, peer });
     this.#observer?.rankJoined(rank, peer);
     this.#watchRound();
+  }
+
+  /** Whether a rank can have the consensus, if it asks. */
+  #isReady(port: RankPort): boolean {
+    const { up, rounds } = this.#lifeline;
+    if (!port.asks || up && (rounds === 0 || this.#held)) return true;
+    if (up && this.#barrier.live.length === 0) throw nothingHeld(rounds, port.peer);
+    return false;
+  }
+
+  /** Gives a rank the consensus; until it has it, the slot is not written. */
+  #catchUp(port: RankPort): void {
+    const frame = this.#held ? this.#out.frame : undefined;
+    const given = port.catchUp({ rounds: this.#lifeline.rounds, frame });
+    this.#resultsOut = Promise.all([this.#resultsOut, given]);
+    this.#freeAfter(this.#resultsOut);
+  }
+
+  /** The slot of the result is free once nobody reads it any more. */
+  #freeAfter(reading: Promise<unknown>): void {
+    this.#outFree = false;
+    void reading.then(() => this.#outFree ||= reading === this.#resultsOut);
   }
 
   /** The session is over: whoever is here learns why. */
