@@ -118,9 +118,11 @@ class Churn {
   /** Starts a relay again when it has ended. */
   async #restart(host: number): Promise<void> {
     if (await unlessLater(0, this.#session.relays[host]!.outcome) === undefined) return;
-    await (this.#restarts[host] ??= this.#session.startRelay(host).then(() => {
-      delete this.#restarts[host];
-    }));
+    await (this.#restarts[host] ??= this.#session.startRelay(host, { joinDeadlineMs: 200 }).then(
+      () => {
+        delete this.#restarts[host];
+      },
+    ));
   }
 
   async #leave(rank: number): Promise<void> {
@@ -194,7 +196,7 @@ Deno.test("churn: whoever comes and goes, each round is one sum of exactly the f
       fc.array(step, { minLength: 4, maxLength: 8 }),
       fc.constantFrom(1, 1, 1_000, 400_000),
       async (steps, size) => {
-        await using session = await Session.start({ hosts: HOSTS, joinDeadlineMs: 200 });
+        await using session = await Session.start({ hosts: HOSTS });
         const churn = new Churn(session, size, await session.ranks());
         try {
           for (const one of steps) await churn.step(one);

@@ -5,7 +5,7 @@ import { Child } from "../../bench/child.ts";
 import { matches, PATIENCE_MS, pause } from "./waiting.ts";
 
 /** How long a process may take to start on a busy machine. */
-const START_MS = 30_000;
+const START_MS = 120_000;
 
 const SALT_HEX = "9d1c4be07a52f8360ee5b3476d91c82f";
 

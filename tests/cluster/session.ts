@@ -127,7 +127,10 @@ export class Session implements AsyncDisposable {
   }
 
   /** Starts the relay of a host, for the first time or again. */
-  async startRelay(host: number): Promise<Part<RelayOutcome>> {
+  async startRelay(
+    host: number,
+    settings: Partial<RelaySettings> = {},
+  ): Promise<Part<RelayOutcome>> {
     const [hostname, port] = this.controller.address.split(":");
     const relay = await part(`the relay of host ${host}`, (onListening, signal) =>
       Relay.run({
@@ -138,6 +141,7 @@ export class Session implements AsyncDisposable {
         connectDeadlineMs: PATIENCE_MS,
         onListening,
         ...this.#plan.relays?.[host],
+        ...settings,
       }, signal));
     this.relays[host] = relay;
     return relay;

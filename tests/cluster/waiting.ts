@@ -2,7 +2,7 @@
 import { AssertionError } from "@std/assert";
 
 /** How long anything on this machine may take that takes milliseconds when nothing is wrong. */
-export const PATIENCE_MS = 15_000;
+export const PATIENCE_MS = 60_000;
 
 /** What `promise` gives; fails when that takes too long. */
 export async function soon<T>(what: string, promise: Promise<T>, ms = PATIENCE_MS): Promise<T> {
