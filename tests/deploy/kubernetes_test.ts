@@ -87,22 +87,22 @@ Deno.test("kubernetes: the programs take their options, with the permissions tha
 });
 
 Deno.test("kubernetes: probes, ports and services belong together", () => {
-  const { container } = command(controller);
-  assertEquals(container.readinessProbe.httpGet, { path: "/readyz", port: "http" });
-  assertEquals(container.livenessProbe.httpGet, { path: "/healthz", port: "http" });
   for (const workload of [controller, relay]) {
-    const { container: { ports, readinessProbe, livenessProbe } } = command(workload);
+    const { args, container: { ports, readinessProbe, livenessProbe } } = command(workload);
+    assertEquals(readinessProbe.httpGet, { path: "/readyz", port: "http" });
+    assertEquals(livenessProbe.httpGet, { path: "/healthz", port: "http" });
     const known = ports.map(({ name }: Manifest) => name);
-    for (const probe of [readinessProbe, livenessProbe]) {
-      assert(known.includes((probe.httpGet ?? probe.tcpSocket).port));
-    }
+    const { containerPort } = ports.find(({ name }: Manifest) => name === "http");
+    assert(args.includes(`--http=0.0.0.0:${containerPort}`));
     const service = named("Service", workload.metadata.name);
     for (const port of service.spec.ports) assert(known.includes(port.targetPort));
     assertEquals(service.spec.selector, workload.spec.template.metadata.labels);
     assertEquals(workload.spec.selector.matchLabels, workload.spec.template.metadata.labels);
   }
-  // Relays find a controller that is not ready: it is ready when they have.
-  assertEquals(named("Service", "tierfold-controller").spec.publishNotReadyAddresses, true);
+  // Relays find a controller that is not ready, and ranks a relay: each is ready when they have.
+  for (const name of ["tierfold-controller", "tierfold-relay"]) {
+    assertEquals(named("Service", name).spec.publishNotReadyAddresses, true);
+  }
   // Ranks reach the relay of their own node.
   assertEquals(named("Service", "tierfold-relay").spec.internalTrafficPolicy, "Local");
 });

@@ -42,11 +42,12 @@ export async function averagesOver(commands: Commands, folder: string): Promise<
   });
   const children: Child[] = [];
   try {
-    const controller = start("controller", ["--workers", "1"], {
+    const controller = start("controller", ["--workers", "1", "--http", "127.0.0.1:0"], {
       AXIOM_DWE_PEERS: `127.0.0.1:${replica.address.port}`,
       AXIOM_FLEET_KEY: "fleet-secret\n",
     });
     children.push(controller);
+    const http = await controller.expect("http ", START_MS);
     const root = await controller.expect("listening ", START_MS);
     const relay = start("relay", [
       ...["--host", "h", "--ranks", "0-1", "--controller", root, "--workers", "1"],
@@ -68,6 +69,11 @@ export async function averagesOver(commands: Commands, folder: string): Promise<
       }
     }
     assertEquals(await caughtUp.promise, 4);
+    // The status page is inside, with what it loads.
+    for (const path of ["/", "/page/page.js", "/page/uplot.js"]) {
+      const response = await fetch(`http://${http}${path}`);
+      assertEquals([response.status, (await response.text()).length > 100], [200, true], path);
+    }
     for (const client of clients) await client.close();
     for (const child of children) assertEquals(await child.finish(30_000), 0, child.stderr);
     const why = `ort-wasm is not used, simd sums instead: ${NO_ORT}`;
