@@ -9,7 +9,7 @@ import { tlsTest } from "../transport/certificates.ts";
 const units = new URL("../../deploy/systemd/", import.meta.url).pathname;
 
 /** Most that `systemd-analyze security` may say, of 10. */
-const MOST_EXPOSED = 1.5;
+const MOST_EXPOSED = 1.4;
 
 /** What the units lean on, so that they can be checked without a running system. */
 const TARGETS = ["sysinit", "basic", "shutdown", "network-online", "multi-user"];
@@ -39,7 +39,10 @@ for (const name of ["tierfold-controller", "tierfold-relay"]) {
     `systemd: ${name}.service is a unit`,
     () =>
       withRoot(async (root) => {
-        await output(["systemd-analyze", "verify", `--root=${root}`, `${name}.service`], root);
+        const args = ["verify", `--root=${root}`, `${name}.service`];
+        const { code, stderr } = await new Deno.Command("systemd-analyze", { args }).output();
+        // What it does not understand it only says.
+        assertEquals([new TextDecoder().decode(stderr), code], ["", 0]);
       }),
   );
 

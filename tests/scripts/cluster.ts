@@ -5,6 +5,7 @@ import { DeltaListener } from "../../delta/listener.ts";
 import { RankClient } from "../../rank/client.ts";
 import { NO_ORT } from "../../scripts/bundle.ts";
 import { RING } from "../delta/fragments.ts";
+import { soon } from "../cluster/waiting.ts";
 import { hex, SESSION_SALT as SALT } from "../vectors.ts";
 
 const START_MS = 60_000;
@@ -68,7 +69,7 @@ export async function averagesOver(commands: Commands, folder: string): Promise<
         assertEquals([tensor[0], tensor.at(-1)], [2 * round, 2 * round]);
       }
     }
-    assertEquals(await caughtUp.promise, 4);
+    assertEquals(await soon("the replica has caught up", caughtUp.promise, START_MS), 4);
     // The status page is inside, with what it loads.
     for (const path of ["/", "/page/page.js", "/page/uplot.js"]) {
       const response = await fetch(`http://${http}${path}`);
