@@ -1,8 +1,9 @@
 // What the page makes of numbers and states, without a browser.
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import * as format from "../../controller/page/browser/format.ts";
 import {
+  ceiling,
   median,
   paces,
   quantile,
@@ -82,6 +83,15 @@ function session(hosts: HostView[], ranks: Partial<RankView>[], rounds: RoundVie
   const views = empty.ranks.map((rank, i) => ({ ...rank, ...ranks[i] }));
   return { ...empty, hosts, ranks: views, rounds } satisfies StateDocument;
 }
+
+Deno.test("words: a scale goes over all values, but not for a few that are far away", () => {
+  assertEquals(ceiling([]), 1);
+  assertEquals(ceiling([0, 0]), 1);
+  assertAlmostEquals(ceiling([1, 2, 10]), 11);
+  const far = [...Array(99).fill(10), 1_000];
+  assertAlmostEquals(ceiling(far), 15);
+  assertAlmostEquals(ceiling([...Array(99).fill(0), 7]), 7.7);
+});
 
 Deno.test("words: who is behind, how far, and how often the last", () => {
   const [a, b, c] = [host(0, "a", [0]), host(1, "b", [1]), host(2, "c", [2])];

@@ -6,6 +6,8 @@
 /// <reference lib="dom" />
 import type Plot from "uplot";
 import { html, reconcile, setAttribute, setText, show } from "./dom.ts";
+import { count } from "./format.ts";
+import { ceiling } from "./statistics.ts";
 
 /** The library, which the page loads first. */
 declare const uPlot: typeof Plot;
@@ -46,14 +48,20 @@ export class LivePlot {
   readonly #legend = html("ul", { class: "legend" });
   readonly #at = html("span", { class: "at" });
   readonly #words: PlotWords;
+  /** How much is above the plot. */
+  readonly #above = html("span", { class: "above" });
   #curves: Curves = { curves: [], x: [], ys: [] };
+  #top = 1;
   #plot: Plot | undefined;
   #drawn = "";
 
   /** Puts it into a figure. */
   constructor(figure: HTMLElement, words: PlotWords) {
     this.#words = words;
-    figure.append(this.#box, html("div", { class: "legend-line" }, this.#at, this.#legend));
+    figure.append(
+      this.#box,
+      html("div", { class: "legend-line" }, this.#at, this.#legend, this.#above),
+    );
     new ResizeObserver(() => {
       const width = this.#box.clientWidth;
       if (this.#plot !== undefined && width > 0) this.#plot.setSize({ width, height: HEIGHT });
@@ -70,6 +78,7 @@ export class LivePlot {
   /** Draws curves. */
   draw(curves: Curves): void {
     this.#curves = curves;
+    this.#top = ceiling(curves.ys.flat().filter((value) => value !== null));
     const names = JSON.stringify(curves.curves);
     const data: Plot.AlignedData = [
       curves.x as number[],
@@ -99,7 +108,7 @@ export class LivePlot {
       scales: {
         x: { time: false },
         // From zero, so that a small wobble does not look like a cliff.
-        y: { range: (_, _least, most) => [0, most > 0 ? most * 1.1 : 1] },
+        y: { range: () => [0, this.#top] },
       },
       axes: [
         { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5, 1e6] },
@@ -123,6 +132,13 @@ export class LivePlot {
   /** The values under the pointer, or the last ones. */
   #tell(): void {
     const { curves, x, ys } = this.#curves;
+    const above = ys.flat().filter((value) => value !== null && value > this.#top) as number[];
+    const most = Math.max(...above);
+    show(this.#above, above.length > 0);
+    setText(
+      this.#above,
+      `${count(above.length, "value")} above the plot, up to ${this.#words.value(most)}`,
+    );
     const at = this.#plot?.cursor.idx ?? x.length - 1;
     const place = x[at];
     show(this.#at, place !== undefined);

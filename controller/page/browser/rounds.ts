@@ -7,7 +7,7 @@
 import type { Arrival, RoundView, StateDocument } from "../../../observe/state.ts";
 import { byId, html, reconcile, setAttribute, setText, show, svg } from "./dom.ts";
 import { bytes, duration, number, ranges } from "./format.ts";
-import { type Pace, paces } from "./statistics.ts";
+import { ceiling, type Pace, paces } from "./statistics.ts";
 
 /** Rounds in the table. */
 const SHOWN = 10;
@@ -52,14 +52,16 @@ function strip(round: RoundView, scaleMs: number): SVGElement {
     },
     ...lanes.map((arrival, lane) => {
       const from = x(arrival.beganMs);
-      return svg("rect", {
-        class: lane > 0 && lane === lanes.length - 1 ? "last" : undefined,
-        x: from,
-        y: lane * (STRIP.lane + STRIP.gap),
-        width: 3 + x(arrival.arrivedMs) - from,
-        height: STRIP.lane,
-        rx: 1.5,
-      });
+      const y = lane * (STRIP.lane + STRIP.gap);
+      return svg(
+        "g",
+        { class: lane > 0 && lane === lanes.length - 1 ? "last" : undefined },
+        svg("rect", { class: "wait", y: y + STRIP.lane / 2 - 0.5, width: from, height: 1 }),
+        svg("rect", {
+          ...{ x: from, y, height: STRIP.lane, rx: 1.5 },
+          width: 3 + x(arrival.arrivedMs) - from,
+        }),
+      );
     }),
   );
 }
@@ -90,8 +92,8 @@ function roundRow(round: RoundView): HTMLElement {
 
 function showRounds({ rounds }: StateDocument): void {
   const shown = rounds.slice(-SHOWN).reverse();
-  const scaleMs = Math.max(
-    ...shown.flatMap(({ arrivals }) => arrivals.map(({ arrivedMs }) => arrivedMs)),
+  const scaleMs = ceiling(
+    shown.flatMap(({ arrivals }) => arrivals.map(({ arrivedMs }) => arrivedMs)),
   );
   show(byId("arrivals-table"), shown.length > 0);
   show(byId("arrivals-empty"), shown.length === 0);

@@ -54,3 +54,11 @@ export function roundsPerMinute(rounds: readonly RoundView[]): number | undefine
   const ms = last.startedAtMs - first.startedAtMs;
   return ms <= 0 ? undefined : (last.round - first.round) * 60_000 / ms;
 }
+
+/** Where a scale for values ends: above all of them, but for a few that would flatten the others. */
+export function ceiling(values: readonly number[]): number {
+  const most = Math.max(0, ...values);
+  const usual = quantile(values, 0.95) ?? 0;
+  const top = most > 3 * usual ? 1.5 * usual : 1.1 * most;
+  return top > 0 ? top : most > 0 ? 1.1 * most : 1;
+}

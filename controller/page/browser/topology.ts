@@ -21,6 +21,9 @@ export const PHASES: Readonly<Record<RankPhase, string>> = {
   lost: "lost",
 };
 
+/** Room for the lines around what has the focus, in pixels. */
+const MARGIN = 3;
+
 /** How wide a character of a card's texts is at most, on average, in pixels. */
 const CHARACTER = { name: 8.2, small: 6.7 };
 
@@ -94,9 +97,10 @@ export class Topology {
     this.#state = state;
     this.#width = this.#figure.clientWidth;
     const tree = branches(state);
-    const layout = layOut(tree.map(({ ranks }) => ranks.length), this.#width);
-    setAttribute(this.#svg, "viewBox", `0 0 ${this.#width} ${layout.height}`);
-    setAttribute(this.#svg, "height", layout.height);
+    const layout = layOut(tree.map(({ ranks }) => ranks.length), this.#width - 2 * MARGIN);
+    const height = layout.height + 2 * MARGIN;
+    setAttribute(this.#svg, "viewBox", `${-MARGIN} ${-MARGIN} ${this.#width} ${height}`);
+    setAttribute(this.#svg, "height", height);
     const parts: Part[] = [{
       choice: "controller",
       kind: "controller",
@@ -131,7 +135,9 @@ export class Topology {
     if (!this.#order.includes(this.choice)) this.choice = "controller";
     reconcile(
       this.#links,
-      layout.links.map((path, i) => ({ path, branch: tree[i]! })),
+      // Those of the living lie above the others.
+      layout.links.map((path, i) => ({ path, branch: tree[i]! }))
+        .sort((a, b) => liveliness(a.branch) - liveliness(b.branch)),
       ({ branch }) => String(branch.host?.key ?? "none"),
       () => svg("path", { fill: "none" }),
       (path, item) => {
@@ -185,6 +191,10 @@ export class Topology {
     const parts = [...this.#parts.children] as SVGElement[];
     parts.find((part) => part.dataset["key"] === choice)?.focus();
   }
+}
+
+function liveliness({ host }: Branch): number {
+  return host?.connected === true ? 1 : 0;
 }
 
 function hostLook(branch: Branch, state: StateDocument): string {
