@@ -29,8 +29,8 @@ export interface SessionViewOptions {
   readonly session: string;
   readonly version: string;
   readonly worldSize: number;
-  /** Rounds run with so many live ranks even while others never came; undefined: all must have come. */
-  readonly minRanks?: number | undefined;
+  /** The fewest ranks with which a round closes. */
+  readonly minRanks: number;
   readonly kernel: string;
   readonly frameCeilingBytes: number;
   readonly deadline: RoundDeadline;
@@ -300,11 +300,12 @@ export class SessionView implements SessionObserver {
     const reasons: string[] = [];
     if (this.#listen === null) reasons.push("it does not accept relays yet");
     if (worldSize === 0) return reasons;
-    if (minRanks !== undefined && live.length < minRanks) {
-      reasons.push(`${live.length} ranks have a relay, --min-ranks asks for ${minRanks}`);
-    } else if (minRanks === undefined && expected.length > 0) {
+    if (expected.length > 0) {
       reasons.push(`${theRanks(expected)} ${expected.length === 1 ? "has" : "have"} no relay yet`);
-    } else if (live.length === 0) reasons.push("no rank is left");
+    } else if (live.length < minRanks) {
+      const there = `${live.length} ${live.length === 1 ? "rank is" : "ranks are"} left`;
+      reasons.push(`${there}, a round closes with ${minRanks} at least`);
+    }
     return reasons;
   }
 

@@ -37,11 +37,12 @@ export class Watch {
     deadline: RoundDeadline,
     tracer: RoundTracer | undefined,
   ) {
-    const { worldSize, frameCeilingBytes, salt } = settings;
+    const { worldSize, frameCeilingBytes, salt, minRanks = 1 } = settings;
     const view = this.view = new SessionView({
       session: crypto.randomUUID(),
       version: VERSION,
       worldSize,
+      minRanks,
       kernel,
       frameCeilingBytes,
       deadline,

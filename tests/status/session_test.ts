@@ -107,6 +107,20 @@ Deno.test("ranks that leave, come back and are lost are told with the reason", a
   assertMatch(state.events.at(-1)!.text, /^host host-1 is out with rank 2: /);
 });
 
+Deno.test("a session with too few ranks for a round is not ready", async () => {
+  const port = new Port();
+  await using session = await Session.start({
+    hosts: HOSTS,
+    controller: { ...port.settings, minRanks: 3 },
+  });
+  const clients = await session.ranks();
+  await rounds(clients, 1);
+  assertEquals((await port.state()).notReady, []);
+  await clients[1]!.close();
+  const { notReady } = await port.shows("rank 1 is gone", ({ ready }) => !ready);
+  assertEquals(notReady, ["2 ranks are left, a round closes with 3 at least"]);
+});
+
 Deno.test("a stream starts with the whole state and tells what changes", async () => {
   const port = new Port();
   await using session = await Session.start({ hosts: HOSTS, controller: port.settings });
