@@ -42,6 +42,12 @@ export const securityTable = {
     schema: yesNo(),
     fallback: "false",
   }),
+  requireNonce: option({
+    value: null,
+    help: "refuse a relay or controller that does not seal its channel against replay",
+    schema: yesNo(),
+    fallback: "false",
+  }),
   handshakeDeadline: option({
     value: "TIME",
     help: "how long whoever connects may take to say who it is",
@@ -73,7 +79,7 @@ export interface Intake {
 /** Gathers the limits on whoever connects. */
 export function finishIntake(values: OptionValues<typeof securityTable>): Intake {
   return {
-    terms: { handshakeMs: values.handshakeDeadline },
+    terms: { handshakeMs: values.handshakeDeadline, requireNonce: values.requireNonce },
     gate: {
       connections: values.maxConnections,
       strangers: values.maxStrangers,

@@ -11,6 +11,7 @@ import { Link } from "../transport/link.ts";
 import type { ControlMessage, HelloPlace } from "../wire/control.ts";
 import { WireError } from "../wire/errors.ts";
 import { CHANNEL_MAGIC_BYTES, decodeChannelMagic } from "../wire/mux.ts";
+import { NONCE_BYTES, sealKey, Seals } from "../wire/seal.ts";
 import { encodeRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import type { Tagger } from "../workers/tagger.ts";
@@ -19,6 +20,8 @@ import type { RelayTerms } from "./relay_terms.ts";
 
 /** How long a refused relay gets to read why, in milliseconds. */
 const LAST_WORD_MS = 2_000;
+
+type Hello = ControlMessage & { type: "hello" };
 
 /** What a port needs of its controller. */
 export interface RelayHost {
@@ -190,6 +193,32 @@ export class RelayPort {
       throw new TransportError("closed", `${this.peer} closed without a word`);
     }
     decodeChannelMagic(magic);
+    const offer = await this.#readHello();
+    const hello = offer.nonce === undefined ? offer : await this.#seal(offer.nonce);
+    if (offer.nonce === undefined && this.#controller.terms.requireNonce) {
+      throw new WireError(
+        "handshake",
+        "connection",
+        `the relay at ${this.peer} does not seal its channel, which --require-nonce asks for`,
+      );
+    }
+    this.#instance = hello.standing?.instance;
+    await this.#controller.hello(this, hello);
+    await this.#welcome;
+  }
+
+  /** Agrees on seals, and reads the Hello that counts: the one before could be a recorded one. */
+  async #seal(offered: string): Promise<Hello> {
+    const { salt } = this.#controller.terms;
+    const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
+    await this.#writer.control({ type: "nonce", nonce: nonce.toHex() });
+    const key = sealKey(salt, Uint8Array.fromHex(offered), nonce);
+    this.#writer.addSeals(new Seals(key, "down"));
+    this.#reader.expectSeals(new Seals(key, "up"));
+    return await this.#readHello();
+  }
+
+  async #readHello(): Promise<Hello> {
     const record = await this.#reader.next("host_frame", () => {
       throw new WireError("message", "connection", `${this.peer} sent a frame before Hello`);
     });
@@ -203,9 +232,7 @@ export class RelayPort {
         `reading the first record of ${this.peer}: something else than Hello came`,
       );
     }
-    this.#instance = record.message.standing?.instance;
-    await this.#controller.hello(this, record.message);
-    await this.#welcome;
+    return record.message;
   }
 
   /** Reads one record; false when the relay closed instead of sending one. */

@@ -41,6 +41,7 @@ export function greetController(greeting: Greeting): Promise<Finding> {
       controller: address,
       hello: () => ({ type: "hello", host: "tierfold-doctor", ranks: [NOBODY] }),
       salt,
+      requireNonce: false,
       tagger: new LoopTagger(salt),
       ceiling: MAX_CONTROL_BYTES,
       connectMs: timeoutMs,

@@ -22,10 +22,14 @@ import {
 } from "../wire/mux.ts";
 import { isRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
+import { SEAL_BYTES, type Seals } from "../wire/seal.ts";
 import type { Tagger, TagLane } from "../workers/tagger.ts";
 import { type Arriving, receiveFrame } from "./receive.ts";
 import { readRefusal } from "./refusals.ts";
 import type { FrameSlot } from "./slot.ts";
+
+/** Up to so many bytes a record and its seal leave in one write. */
+const ONE_WRITE_BYTES = 64 * 1024;
 
 /** A record that was read and verified. */
 export type IncomingRecord =
@@ -42,6 +46,7 @@ export class RecordReader {
   readonly #recordMs: number;
   /** The most bytes of a record without a frame: fewer until the first one has shown who speaks. */
   #smallBytes: number;
+  #seals: Seals | undefined;
   readonly #start = new Uint8Array(RECORD_HEADER_BYTES);
 
   /**
@@ -65,6 +70,11 @@ export class RecordReader {
     this.#ceiling = options.ceiling;
     this.#recordMs = options.recordMs;
     this.#smallBytes = options.helloBytes ?? MAX_CONTROL_BYTES;
+  }
+
+  /** From here on every record must be followed by its seal. */
+  expectSeals(seals: Seals): void {
+    this.#seals = seals;
   }
 
   /**
@@ -94,7 +104,7 @@ export class RecordReader {
       await this.#read(start.subarray(4), "a record's header");
       const header = decodeRecordHeader(start, this.#ceiling);
       if (header.kind === "control" || header.kind === "data") {
-        return await this.#readSmall(header);
+        return await this.#sealed(this.#readSmall(header));
       }
       if (header.kind !== frameKind) {
         throw new WireError(
@@ -103,8 +113,18 @@ export class RecordReader {
           `reading a record from ${link.peer}: a ${header.kind} came, which only goes the other way`,
         );
       }
-      return await this.#readFrame(header, accept(), arriving);
+      return await this.#sealed(this.#readFrame(header, accept(), arriving));
     });
+  }
+
+  /** A record, once its seal was checked where there must be one. */
+  async #sealed(reading: Promise<IncomingRecord>): Promise<IncomingRecord> {
+    const record = await reading;
+    if (this.#seals === undefined) return record;
+    const seal = new Uint8Array(SEAL_BYTES);
+    await this.#read(seal, "the seal of a record");
+    this.#seals.expect(this.#start.subarray(RECORD_SIGNED_BYTES), seal);
+    return record;
   }
 
   async #readSmall(header: RecordHeader): Promise<IncomingRecord> {
@@ -166,11 +186,17 @@ export class RecordReader {
 export class RecordWriter {
   readonly #link: Link;
   readonly #salt: Uint8Array;
+  #seals: Seals | undefined;
   #last: Promise<void> = Promise.resolve();
 
   constructor(link: Link, salt: Uint8Array) {
     this.#link = link;
     this.#salt = salt;
+  }
+
+  /** From here on every record is followed by its seal. */
+  addSeals(seals: Seals): void {
+    this.#seals = seals;
   }
 
   /**
@@ -184,13 +210,24 @@ export class RecordWriter {
   }
 
   /**
-   * Sends bytes that are whole records already.
+   * Sends bytes that are a whole record already.
    *
    * @throws {TransportError} when the connection breaks.
    */
   raw(record: Uint8Array, what: string): Promise<void> {
     // A failure reaches whoever handed over the bytes; those behind it fail by themselves.
-    const write = () => this.#link.writeFully(record, what);
+    const seal = this.#seals?.next(record.subarray(RECORD_SIGNED_BYTES, RECORD_HEADER_BYTES));
+    const write = async () => {
+      if (seal === undefined) return await this.#link.writeFully(record, what);
+      if (record.length <= ONE_WRITE_BYTES) {
+        const both = new Uint8Array(record.length + seal.length);
+        both.set(record);
+        both.set(seal, record.length);
+        return await this.#link.writeFully(both, what);
+      }
+      await this.#link.writeFully(record, what);
+      await this.#link.writeFully(seal, what);
+    };
     const done = this.#last.then(write, write);
     this.#last = done.catch(() => {});
     return done;

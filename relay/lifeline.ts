@@ -215,6 +215,7 @@ export class Lifeline implements UplinkEvents {
         return { type: "hello", host: settings.host, ranks: [...ranks], narrow, standing };
       },
       salt: settings.salt,
+      requireNonce: settings.terms?.requireNonce ?? false,
       tagger: this.#tagger,
       ceiling: settings.frameCeilingBytes,
       connectMs,

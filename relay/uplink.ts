@@ -13,6 +13,7 @@ import type { ControlMessage, HelloPlace } from "../wire/control.ts";
 import { WireError } from "../wire/errors.ts";
 import { encodeChannelMagic } from "../wire/mux.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
+import { NONCE_BYTES, sealKey, Seals } from "../wire/seal.ts";
 import type { Tagger } from "../workers/tagger.ts";
 
 /** What the channel needs of its relay. */
@@ -34,8 +35,10 @@ export interface UplinkOptions {
   network: Network;
   controller: Address;
   /** What Hello says; asked once the controller is reached. */
-  hello: () => ControlMessage;
+  hello: () => ControlMessage & { type: "hello" };
   salt: Uint8Array;
+  /** Whether a controller that does not seal the channel is refused. */
+  requireNonce: boolean;
   tagger: Tagger;
   ceiling: number;
   /** How long to try to reach the controller and be let in, in milliseconds. */
@@ -157,9 +160,38 @@ export class Uplink {
     }
   }
 
-  async #introduce({ hello }: UplinkOptions): Promise<void> {
-    await this.#writer.raw(encodeChannelMagic(), "the channel magic");
-    await this.#writer.control(hello());
+  async #introduce(options: UplinkOptions): Promise<void> {
+    const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
+    await this.#link.writeFully(encodeChannelMagic(), "the channel magic");
+    await this.#writer.control({ ...options.hello(), nonce: nonce.toHex() });
+    const first = await this.#answer();
+    if (first.type === "nonce") {
+      const key = sealKey(options.salt, nonce, Uint8Array.fromHex(first.nonce));
+      this.#writer.addSeals(new Seals(key, "up"));
+      this.#reader.expectSeals(new Seals(key, "down"));
+      // Only now it counts: the one before could be a recorded one.
+      await this.#writer.control(options.hello());
+    } else if (options.requireNonce) {
+      throw new WireError(
+        "handshake",
+        "connection",
+        `the controller at ${this.peer} does not seal its channels, which --require-nonce asks for`,
+      );
+    }
+    const answer = first.type === "nonce" ? await this.#answer() : first;
+    if (answer.type !== "hello_ack") throw this.#unexpected();
+    this.#place = answer.place;
+  }
+
+  #unexpected(): WireError {
+    return new WireError(
+      "message",
+      "connection",
+      `waiting for HelloAck of the controller at ${this.peer}: something else came`,
+    );
+  }
+
+  async #answer(): Promise<ControlMessage> {
     const answer = await this.#reader.next("broadcast", () => {
       throw new WireError("message", "connection", "a result came before HelloAck");
     });
@@ -169,13 +201,7 @@ export class Uplink {
         `the controller at ${this.peer} closed the channel at Hello; its log says why`,
       );
     }
-    if (answer.kind !== "control" || answer.message.type !== "hello_ack") {
-      throw new WireError(
-        "message",
-        "connection",
-        `waiting for HelloAck of the controller at ${this.peer}: something else came`,
-      );
-    }
-    this.#place = answer.message.place;
+    if (answer.kind !== "control") throw this.#unexpected();
+    return answer.message;
   }
 }

@@ -18,6 +18,7 @@
 import { BincodeReader, BincodeWriter } from "./bincode.ts";
 import { WireError } from "./errors.ts";
 import { MAX_HOST_NAME_BYTES } from "./limits.ts";
+import { NONCE_BYTES } from "./seal.ts";
 
 /** Where a relay stands in the rounds, across its channels. */
 export interface HelloStanding {
@@ -55,7 +56,11 @@ export type ControlMessage =
     narrow?: boolean;
     /** Where the relay stands in the rounds. */
     standing?: HelloStanding;
+    /** The relay's nonce, 32 hex digits: it offers seals, and says Hello again under them. */
+    nonce?: string;
   }
+  /** The controller's nonce, 32 hex digits; only in answer to the relay's. */
+  | { type: "nonce"; nonce: string }
   | { type: "hello_ack"; place?: HelloPlace }
   | { type: "rank_exit"; rank: number }
   | { type: "declare_dead"; rank: number };
@@ -65,6 +70,9 @@ const MAX_U32 = 0xffff_ffff;
 const EXTENSION = "tierfold";
 const NARROW = 1;
 const STANDING = 2;
+const SEALS = 4;
+/** Far from the variants of flodl. */
+const NONCE_VARIANT = 250;
 const FATES: readonly FrameFate[] = ["none", "again", "held"];
 
 /** Encodes a message into fresh bytes. */
@@ -89,18 +97,26 @@ export function encodeControl(message: ControlMessage): Uint8Array {
     case "declare_dead":
       out.uint(3).uint(message.rank);
       break;
+    case "nonce":
+      out.uint(NONCE_VARIANT).string(message.nonce);
+      break;
   }
   return out.finish();
 }
 
 function writeAdditions(out: BincodeWriter, hello: ControlMessage & { type: "hello" }): void {
-  const { narrow, standing } = hello;
-  if (!narrow && standing === undefined) return;
+  const { narrow, standing, nonce } = hello;
+  if (!narrow && standing === undefined && nonce === undefined) return;
   out.uint(0).string(EXTENSION);
-  out.uint((narrow ? NARROW : 0) | (standing === undefined ? 0 : STANDING));
-  if (standing === undefined) return;
-  const { instance, session, round, sent, pending } = standing;
-  out.uint(instance).uint(session).uint(round).uint(sent).uint(pending ? 1 : 0);
+  out.uint(
+    (narrow ? NARROW : 0) | (standing === undefined ? 0 : STANDING) |
+      (nonce === undefined ? 0 : SEALS),
+  );
+  if (standing !== undefined) {
+    const { instance, session, round, sent, pending } = standing;
+    out.uint(instance).uint(session).uint(round).uint(sent).uint(pending ? 1 : 0);
+  }
+  if (nonce !== undefined) out.string(nonce);
 }
 
 /**
@@ -150,6 +166,8 @@ function decodeVariant(input: BincodeReader): ControlMessage {
       return { type: "rank_exit", rank: input.uint("RankExit's rank", MAX_U32) };
     case 3:
       return { type: "declare_dead", rank: input.uint("DeclareDead's rank", MAX_U32) };
+    case NONCE_VARIANT:
+      return { type: "nonce", nonce: readNonce(input) };
     default:
       throw new WireError(
         "message",
@@ -160,14 +178,22 @@ function decodeVariant(input: BincodeReader): ControlMessage {
 }
 
 /** Our own additions, where they follow; whatever else follows is not ours to judge. */
-function readAdditions(input: BincodeReader): { narrow?: true; standing?: HelloStanding } {
+function readAdditions(
+  input: BincodeReader,
+): { narrow?: true; standing?: HelloStanding; nonce?: string } {
   const flags = leniently(() => {
     if (input.remaining === 0 || input.uint("the number of signatures", 0) !== 0) return 0;
     if (input.string("an addition to Hello", EXTENSION.length) !== EXTENSION) return 0;
     return input.uint("flags", MAX_U32);
   }) ?? 0;
   const standing = flags & STANDING ? leniently(() => readStanding(input)) : undefined;
-  return { ...(flags & NARROW ? { narrow: true } : {}), ...(standing ? { standing } : {}) };
+  const unread = (flags & STANDING) !== 0 && standing === undefined;
+  const nonce = flags & SEALS && !unread ? leniently(() => readNonce(input)) : undefined;
+  return {
+    ...(flags & NARROW ? { narrow: true } : {}),
+    ...(standing ? { standing } : {}),
+    ...(nonce === undefined ? {} : { nonce }),
+  };
 }
 
 /** What `read` gives, or undefined where the bytes are not what it expects. */
@@ -189,6 +215,16 @@ function readStanding(input: BincodeReader): HelloStanding {
     sent: number("the frames sent"),
     pending: input.uint("whether a result is due", 1) === 1,
   };
+}
+
+function readNonce(input: BincodeReader): string {
+  const nonce = input.string("a nonce", 2 * NONCE_BYTES);
+  if (/^[0-9a-f]{32}$/.test(nonce)) return nonce;
+  throw new WireError(
+    "message",
+    "connection",
+    `reading a control message: ${JSON.stringify(nonce)} is no nonce, expected 32 hex digits`,
+  );
 }
 
 /** The addition to HelloAck, where it follows. */
