@@ -52,8 +52,8 @@ export const PLANTS: readonly Plant[] = [
     name: "the relay's deadline for a round is forgotten",
     changes: [{
       file: "relay/server.ts",
-      find: "      for (const rank of barrier.awaited) {\n        this.#expel(",
-      replace: "      for (const rank of [] as number[]) {\n        this.#expel(",
+      find: "for (const rank of awaited) {",
+      replace: "for (const rank of [] as number[]) {",
     }],
     within: 500,
   },
