@@ -107,7 +107,7 @@ export class Reception {
     } else {
       // The round has waited for ranks that nobody had claimed; those who come back wait for its end, and
       // so does whoever takes the place of a lost relay whose frame this round has.
-      const awaited = first && !barrier.holds(key);
+      const awaited = first && !barrier.holds(key) && !this.#counts(ranks);
       if (awaited) barrier.expect(key);
       if (awaited || barrier.open) barrier.join(key);
     }
@@ -210,7 +210,9 @@ export class Reception {
    * @returns Whether there was anybody.
    */
   openEarly(): boolean {
-    const waiting = this.#waiting.filter((key) => !this.#barrier.holds(key));
+    const waiting = this.#waiting.filter((key) =>
+      !this.#barrier.holds(key) && !this.#counts(this.#membership.host(key)?.ranks ?? [])
+    );
     for (const key of waiting) this.#barrier.expect(key);
     if (waiting.length > 0) this.#letIn(waiting);
     return waiting.length > 0;
@@ -234,6 +236,14 @@ export class Reception {
       }
     }
     this.#comebacks.close();
+  }
+
+  /** Whether this round has work of one of these ranks, from whatever host. */
+  #counts(ranks: Iterable<number>): boolean {
+    const counted = new Set(
+      [...this.#behind].flatMap(([key, behind]) => this.#barrier.holds(key) ? behind : []),
+    );
+    return [...ranks].some((rank) => counted.has(rank));
   }
 
   #mustWait({ key, ranks }: Host): boolean {

@@ -32,6 +32,9 @@ class TcpConnection implements Connection {
     this.#unheard = refuseTls;
     // Small frames must not wait for an acknowledgement of the one before.
     conn.setNoDelay(true);
+    // A host that lost its power says no goodbye: without this, whoever only waits for its bytes would
+    // take it for alive for ever, and its place for taken.
+    conn.setKeepAlive(true);
     this.#conn = conn;
     this.peer = formatAddress(conn.remoteAddr);
   }

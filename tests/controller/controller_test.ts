@@ -4,7 +4,7 @@ import { Controller, type ControllerOutcome } from "../../controller/server.ts";
 import { SimdKernel } from "../../kernels/simd.ts";
 import { type Address, formatAddress } from "../../transport/tcp.ts";
 import { frameOf, RawChannel } from "../cluster/raw.ts";
-import { soon } from "../cluster/waiting.ts";
+import { pause, soon } from "../cluster/waiting.ts";
 import { SESSION_SALT as SALT } from "../vectors.ts";
 
 interface Rig extends AsyncDisposable {
@@ -161,5 +161,31 @@ Deno.test("controller: rounds without mass, sums, and schemas that change", asyn
       const result = await channel.expectFrame("broadcast");
       assertEquals([result.header.weight, result.values], [weight, values]);
     }
+  }
+});
+Deno.test("controller: a rank counts once a round, also when its relay returns under another number", async () => {
+  await using rig = await start(3);
+  const other = await rig.relay("b", [2]);
+  // Its rank 0 is away, so rank 1 gives it its number.
+  const relay = await rig.relay("a", [1]);
+  await relay.sendFrame("host_frame", frameOf([[10]], { weight: 1 }));
+  relay.close();
+  let again: RawChannel | undefined;
+  for (let tries = 0; again === undefined; tries++) {
+    await pause(20);
+    // Refused until the controller has noticed that the old one is gone.
+    again = await rig.relay("a", [0, 1]).catch((error) => {
+      if (tries > 200) throw error;
+      return undefined;
+    });
+  }
+  await again.sendFrame("host_frame", frameOf([[30]], { weight: 1 }));
+  await other.sendFrame("host_frame", frameOf([[20]], { weight: 1 }));
+  const first = await other.expectFrame("broadcast");
+  assertEquals([first.header.weight, first.values], [2, [[15]]]);
+  await other.sendFrame("host_frame", frameOf([[40]], { weight: 1 }));
+  for (const channel of [other, again]) {
+    const { header, values } = await channel.expectFrame("broadcast");
+    assertEquals([header.weight, values], [2, [[35]]]);
   }
 });

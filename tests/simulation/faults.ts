@@ -34,11 +34,9 @@ export class Faults {
     for (const wire of this.#world.lan.wires) {
       // Some stay silent for good: a peer that is lost says nothing.
       if (!wire.silent || this.#random.chance(0.5)) continue;
+      wire.hold(0, false);
+      wire.hold(1, false);
       if (this.#random.chance(0.5)) wire.cut("faults stop");
-      else {
-        wire.hold(0, false);
-        wire.hold(1, false);
-      }
     }
   }
 

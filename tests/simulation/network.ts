@@ -26,6 +26,9 @@ export interface Weather {
 const FIRST_PAUSE_MS = 50;
 const LAST_PAUSE_MS = 2_000;
 
+/** After so long a silence the system itself takes a connection for broken, in milliseconds. */
+const KEEPALIVE_MS = 60_000;
+
 /** One end, which its process holds. */
 class Held implements Connection {
   readonly #end: Connection;
@@ -75,6 +78,9 @@ export class Wire {
   /** Bytes of each end that will be changed. */
   readonly #spoil = [0, 0];
   #held = [false, false];
+  /** Why it is broken, where silence has kept that from being noticed. */
+  #broken: string | undefined;
+  #keepalive: ReturnType<typeof setTimeout> | undefined;
   /** When it was last silent. */
   #silentAt = -1;
 
@@ -96,6 +102,7 @@ export class Wire {
     });
     const closed = () => {
       if (!this.ends.every((end) => end.closed)) return;
+      clearTimeout(this.#keepalive);
       if (this.silent) this.#silentAt = Date.now();
       lan.wires.delete(this);
       from.silentAt = Math.max(from.silentAt, this.#silentAt);
@@ -107,8 +114,21 @@ export class Wire {
     if (to.frozen) this.#pipe.hold(1, true);
   }
 
-  /** Breaks it at once. */
-  cut(why: string): void {
+  /**
+   * Breaks it at once; where silence is in the way, when that ends.
+   *
+   * @param by Who breaks it, by dying; undefined for the network.
+   */
+  cut(why: string, by?: Host): void {
+    const unheard = by === this.from ? this.#held[0] : by === this.to ? this.#held[1] : this.silent;
+    if (unheard) {
+      this.#broken ??= why;
+      return;
+    }
+    this.#kill(why);
+  }
+
+  #kill(why: string): void {
     this.#trace.note(`${this.name} is cut: ${why}`);
     this.#pipe.kill();
   }
@@ -128,6 +148,9 @@ export class Wire {
     if (this.silent) this.#silentAt = Date.now();
     this.#held[end] = held;
     this.#hold(end);
+    clearTimeout(this.#keepalive);
+    if (this.silent) this.#keepalive = setTimeout(() => this.#kill("no answer"), KEEPALIVE_MS);
+    else if (this.#broken !== undefined) this.#kill(this.#broken);
   }
 
   /** Looks anew which directions are silent. */
@@ -251,7 +274,14 @@ export class Host implements Network {
     if (this.#dead) return;
     this.#dead = true;
     for (const listener of this.#listeners) listener.close();
-    for (const wire of this.wires) wire.cut(`${this.name} dies`);
+    for (const wire of this.wires) wire.cut(`${this.name} dies`, this);
+  }
+
+  /** The process ends of its own accord: what it has written still arrives. */
+  end(): void {
+    if (this.#dead) return;
+    this.#dead = true;
+    for (const listener of this.#listeners) listener.close();
   }
 
   listen(address: Address): Listener {

@@ -84,7 +84,7 @@ export class SimulatedRank implements Supervised {
       this.#pauseMs = this.#random.int(1, 200);
       await this.#live(host);
       if (this.host === host) this.host = undefined;
-      host.kill();
+      host.end();
       const away = this.wishes.away ?? this.#pauseMs;
       this.wishes.away = undefined;
       if (!world.closing) await sleep(away);

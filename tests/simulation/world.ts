@@ -122,7 +122,7 @@ async function supervise(
         world.trace.note(`${host.name} ends: ${world.expectOrdinary(host.name, ending.error)}`);
         judge(ending.error, host);
       } else world.trace.note(`${host.name} is done`);
-      host.kill();
+      host.end();
     }
     if (!world.closing) await sleep(pauseMs);
   }
