@@ -2,9 +2,12 @@
 import { assert } from "@std/assert";
 import { lookup } from "node:dns/promises";
 import { Child } from "../../bench/child.ts";
-import { PATIENCE_MS, pause } from "../cluster/waiting.ts";
+import { pause } from "../cluster/waiting.ts";
 import { installed } from "../tools.ts";
 import { freePort } from "./session.ts";
+
+/** How long a part of Slurm may take on a busy machine. */
+const PATIENCE_MS = 120_000;
 
 /** The first node has this machine's own name, which resolves to its address. */
 const HOST = Deno.hostname().split(".")[0]!;

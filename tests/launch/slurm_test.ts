@@ -54,8 +54,9 @@ Deno.test({
       });
       const output = await Deno.readTextFile(`${folder}/output`);
       assertEquals(state, "COMPLETED", output);
-      const said = output.split("\n").filter((line) => line.startsWith("{"))
-        .map((line) => JSON.parse(line))
+      const said = [...output.matchAll(/\{"language"[^{}]*\}/g)].map(([object]) =>
+        JSON.parse(object)
+      )
         .sort((a, b) => a.rank - b.rank);
       assertEquals(said.map(({ rank, worldSize, counts }) => [rank, worldSize, counts]), [
         [0, 2, [1, 2]],

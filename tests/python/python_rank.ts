@@ -1,9 +1,11 @@
 // A rank in Python as a process of its own; see rank_main.py.
 import { assert, assertEquals } from "@std/assert";
 import { Child } from "../../bench/child.ts";
-import { PATIENCE_MS } from "../cluster/waiting.ts";
 import { hex, SESSION_SALT as SALT } from "../vectors.ts";
 import { type Interpreter, PYTHON_ENV } from "./interpreters.ts";
+
+/** How long a Python with torch may take on a busy machine. */
+const PATIENCE_MS = 120_000;
 
 export interface PythonPlace {
   readonly relay: string;
