@@ -1,11 +1,11 @@
 // The controller as users start it, with the narrowest permissions: killed, resumed, out of disk.
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { loadCheckpoint } from "../../controller/state/load.ts";
 import { RankClient } from "../../rank/client.ts";
 import { restoreConsensus } from "../../rank/restore.ts";
 import { Cluster } from "../cluster/cluster.ts";
-import { failure, pause, soon } from "../cluster/waiting.ts";
+import { pause, soon } from "../cluster/waiting.ts";
 import { SESSION_SALT as SALT } from "../vectors.ts";
 import { TempDir } from "./dir.ts";
 import { Model, same } from "./training.ts";
@@ -110,8 +110,22 @@ Deno.test("state: wrong use is exit code 2, and says what to do", async () => {
   using temp = new TempDir();
   Deno.mkdirSync(`${temp.path}/checkpoints`);
   Deno.writeTextFileSync(`${temp.path}/checkpoints/checkpoint-000000000007.safetensors`, "x");
-  const error = await failure("the start", start(temp.path), "up to step 7", "--resume");
-  assert(error.message.includes("2"), error.message);
+  const { code, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      ...[
+        "run",
+        "--quiet",
+        "--allow-all",
+        new URL("../../controller.ts", import.meta.url).pathname,
+      ],
+      ...["--listen", "127.0.0.1:0", "--world-size", "2", "--state", temp.path],
+    ],
+    env: { TIERFOLD_SALT: SALT.toHex() },
+  }).output();
+  const text = new TextDecoder().decode(stderr);
+  assertEquals(code, 2, text);
+  assertStringIncludes(text, "up to step 7");
+  assertStringIncludes(text, "--resume");
 });
 
 /** Writes until the disk is full. */
