@@ -58,6 +58,15 @@ export const PLANTS: readonly Plant[] = [
     within: 500,
   },
   {
+    name: "a relay that comes back has its last frame counted again",
+    changes: [{
+      file: "controller/returns.ts",
+      find: 'if (!pending) return "back";',
+      replace: 'return pending ? "again" : "back";',
+    }],
+    within: 500,
+  },
+  {
     name: "a frame is used before its tag was compared",
     changes: [{
       file: "wire/mac.ts",
