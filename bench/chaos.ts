@@ -11,11 +11,14 @@
  * @module
  */
 import { Command, InvalidArgumentError } from "commander";
-import { asReport, exitCode } from "./chaos/report.ts";
+import { asReport, type ChaosReport, exitCode } from "./chaos/report.ts";
 import { chaos } from "./chaos/run.ts";
 
 /** Longest run: counts stay exact in f32. */
 const MAX_MINUTES = 60;
+
+/** Signals that end it early, with the exit codes that shells give them. */
+const SIGNALS = [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]] as const;
 
 interface Options {
   readonly minutes: number;
@@ -47,11 +50,27 @@ async function main(args: readonly string[]): Promise<number> {
     .parse(args, { from: "user" })
     .opts<Options>();
   console.log(`seed ${seed}: deno task chaos --minutes ${minutes} --seed ${seed} replays it`);
-  const report = await chaos({
-    seed,
-    durationMs: minutes * 60_000,
-    tell: (line) => console.log(`  ${line}`),
-  });
+  const stop = new AbortController();
+  let code: number | undefined;
+  for (const [signal, ended] of SIGNALS) {
+    Deno.addSignalListener(signal, () => {
+      code = ended;
+      stop.abort(new Error(`told to by ${signal}`));
+    });
+  }
+  let report: ChaosReport;
+  try {
+    report = await chaos({
+      seed,
+      durationMs: minutes * 60_000,
+      tell: (line) => console.log(`  ${line}`),
+      signal: stop.signal,
+    });
+  } catch (error) {
+    if (code === undefined) throw error;
+    console.error(`chaos: ended early: ${(error as Error).message}`);
+    return code;
+  }
   console.log(`\n${asReport(report)}`);
   if (json !== undefined) await Deno.writeTextFile(json, JSON.stringify(report, null, 1) + "\n");
   return exitCode(report);

@@ -30,6 +30,8 @@ export interface ChaosPlan {
   readonly durationMs: number;
   /** Told of each fault. */
   readonly tell: (line: string) => void;
+  /** Ends the run before its time. */
+  readonly signal: AbortSignal;
 }
 
 /** Waits for rounds. */
@@ -63,18 +65,39 @@ function* deck(dice: Dice, kinds: readonly FaultKind[]): Generator<FaultKind, ne
   for (;;) yield* dice.shuffled(kinds);
 }
 
-/** Runs a cluster, breaks it, and judges what came of it. */
-export async function chaos({ seed, durationMs, tell }: ChaosPlan): Promise<ChaosReport> {
-  const dice = new Dice(seed);
-  const violations: Violation[] = [];
-  const times: FaultTimes[] = [];
-  const watch = new Watch();
-  let badInputs = 0;
+/**
+ * Runs a cluster, breaks it, and judges what came of it; nothing of it is left afterwards.
+ *
+ * @throws The signal's reason, when it ends the run.
+ */
+export async function chaos(plan: ChaosPlan): Promise<ChaosReport> {
+  const { signal } = plan;
   await using disk = await SmallDisk.make();
+  const violations: Violation[] = [];
+  const watch = new Watch();
   await using cluster = new ChaosCluster(`${disk.path}/state`, VALUES, {
     round: (round) => watch.hear(round),
     violation: (kind, what) => violations.push({ kind, what }),
   });
+  const stopped = new Promise<never>((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason));
+  });
+  return await Promise.race([run(plan, { disk, cluster, watch, violations }), stopped]);
+}
+
+/** What a run works with. */
+interface Stage {
+  readonly disk: SmallDisk;
+  readonly cluster: ChaosCluster;
+  readonly watch: Watch;
+  readonly violations: Violation[];
+}
+
+async function run({ seed, durationMs, tell }: ChaosPlan, stage: Stage): Promise<ChaosReport> {
+  const { disk, cluster, watch, violations } = stage;
+  const dice = new Dice(seed);
+  const times: FaultTimes[] = [];
+  let badInputs = 0;
   const hang = (what: string) => {
     const text = `${what}: nothing within ${HANG_MS} ms; the logs end with\n${cluster.logs}`;
     violations.push({ kind: "hang", what: text });

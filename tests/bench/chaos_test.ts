@@ -1,10 +1,12 @@
 /** The chaos run, short, and what it judges with: each kind of wrong is found. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { Child } from "../../bench/child.ts";
 import { Judge } from "../../bench/chaos/judge.ts";
 import { TcpProxy } from "../../bench/chaos/proxy.ts";
 import { asReport, type ChaosReport, exitCode, faultFigures } from "../../bench/chaos/report.ts";
 import { fill, massOf, readResult, WORLD } from "../../bench/chaos/values.ts";
 import { soon } from "../cluster/waiting.ts";
+import { alive, CAN_LIST, descendants } from "../examples/descendants.ts";
 
 const VALUES = 4 * WORLD;
 
@@ -164,4 +166,23 @@ Deno.test("chaos: a short run goes well", async () => {
   } finally {
     await Deno.remove(file);
   }
+});
+
+Deno.test({
+  name: `chaos: SIGTERM ends every process of it${CAN_LIST ? "" : " (skipped: no /proc)"}`,
+  ignore: !CAN_LIST,
+  fn: async () => {
+    const script = new URL("../../bench/chaos.ts", import.meta.url).pathname;
+    const child = new Child({
+      name: "the chaos run",
+      command: [Deno.execPath(), "run", "--allow-all", script, "--minutes", "5"],
+      env: { NO_COLOR: "1" },
+    });
+    await child.expect("  ", 120_000);
+    const members = descendants(child.pid);
+    assert(members.length >= 4, `${members.length} processes`);
+    child.kill("SIGTERM");
+    assertEquals(await child.finish(60_000), 143);
+    assertEquals(alive(members), []);
+  },
 });
