@@ -47,6 +47,8 @@ export class Door {
   /** By rank: settles when the port that it left by does nothing more to its slot. */
   readonly #parting = new Map<number, Promise<void>>();
   #joiners: Joiner[] = [];
+  /** Why nobody is let in any more, once the session is over. */
+  #closed: string | undefined;
 
   constructor(settings: RelaySettings, barrier: FoldBarrier, events: DoorEvents) {
     this.#settings = settings;
@@ -85,6 +87,10 @@ export class Door {
     this.#ports.set(rank, port);
     await this.#parting.get(rank);
     if (this.#ports.get(rank) !== port) return;
+    // Who came before the end and waited here would wait for a round that never ends.
+    if (this.#closed !== undefined) {
+      throw new WireError("membership", "connection", this.#closed);
+    }
     const may = this.#barrier.state(rank) === "expected" || this.#barrier.open;
     if (may && this.#events.ready(port)) return this.#events.enter(rank, port);
     this.#log.info("rank {rank} is back at {peer} and waits for the end of round {round}", {
@@ -129,6 +135,7 @@ export class Door {
 
   /** The session is over. */
   close(reason: string, track: (task: Promise<void>) => void): void {
+    this.#closed = reason;
     for (const { giveUp } of this.#joiners.splice(0)) {
       giveUp(new WireError("membership", "connection", reason));
     }
