@@ -183,8 +183,10 @@ export function makePlan(seed: number): Plan {
   const start = () => random.chance(0.2) ? random.int(0, calmAt) : random.int(0, 20);
   const roundDeadlineMs = random.pick([600, 1_500]);
   const weather = makeWeather(random);
-  // Bytes in small pieces take long to carry; large frames are for networks without them.
-  const large = weather.mostBytes === undefined && weather.budget === 65_536 && random.chance(0.01);
+  // Bytes in small pieces, or often late, take long to carry: large frames are for other networks.
+  const large = weather.mostBytes === undefined && weather.budget === 65_536 &&
+    random.chance(0.01) &&
+    weather.spikes === 0;
   return {
     seed,
     hosts,
