@@ -134,6 +134,11 @@ export class Slurm implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    // A step's own process outlives daemons that end before it has told them of its end.
+    await this.#until(
+      "no job is left",
+      async () => await this.#ask(["squeue", "--noheader"]) === "" ? "" : undefined,
+    );
     await Promise.all(this.#daemons.map((daemon) => daemon.stop()));
     await Deno.remove(this.#folder, { recursive: true });
   }
