@@ -46,11 +46,15 @@ const { fround } = Math;
 const bits = (values: Float32Array) =>
   new Uint32Array(values.buffer, values.byteOffset, values.length);
 
+const scratch = new Float32Array(1);
+const scratchBits = bits(scratch);
+
 /** Rounded to bf16, to nearest, ties to even. */
 function toBf16(value: number): number {
-  const one = bits(Float32Array.of(value));
-  one[0] = (one[0]! + 0x7fff + ((one[0]! >>> 16) & 1)) & 0xffff0000;
-  return new Float32Array(one.buffer)[0]!;
+  scratch[0] = value;
+  const raw = scratchBits[0]!;
+  scratchBits[0] = (raw + 0x7fff + ((raw >>> 16) & 1)) & 0xffff0000;
+  return scratch[0]!;
 }
 
 function same(a: Float32Array, b: Float32Array): boolean {
