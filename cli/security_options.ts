@@ -44,7 +44,7 @@ export const securityTable = {
   }),
   requireNonce: option({
     value: null,
-    help: "refuse a relay or controller that does not seal its channel against replay",
+    help: "refuse ranks, relays or a controller that do not seal their connection against replay",
     schema: yesNo(),
     fallback: "false",
   }),

@@ -22,14 +22,12 @@ import {
 } from "../wire/mux.ts";
 import { isRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
-import { SEAL_BYTES, type Seals } from "../wire/seal.ts";
+import type { Seals } from "../wire/seal.ts";
 import type { Tagger, TagLane } from "../workers/tagger.ts";
 import { type Arriving, receiveFrame } from "./receive.ts";
 import { readRefusal } from "./refusals.ts";
+import { readSeal, writeSealed } from "./seals.ts";
 import type { FrameSlot } from "./slot.ts";
-
-/** Up to so many bytes a record and its seal leave in one write. */
-const ONE_WRITE_BYTES = 64 * 1024;
 
 /** A record that was read and verified. */
 export type IncomingRecord =
@@ -120,10 +118,7 @@ export class RecordReader {
   /** A record, once its seal was checked where there must be one. */
   async #sealed(reading: Promise<IncomingRecord>): Promise<IncomingRecord> {
     const record = await reading;
-    if (this.#seals === undefined) return record;
-    const seal = new Uint8Array(SEAL_BYTES);
-    await this.#read(seal, "the seal of a record");
-    this.#seals.expect(this.#start.subarray(RECORD_SIGNED_BYTES), seal);
+    await readSeal(this.#link, this.#seals, this.#start.subarray(RECORD_SIGNED_BYTES), "a record");
     return record;
   }
 
@@ -217,17 +212,7 @@ export class RecordWriter {
   raw(record: Uint8Array, what: string): Promise<void> {
     // A failure reaches whoever handed over the bytes; those behind it fail by themselves.
     const seal = this.#seals?.next(record.subarray(RECORD_SIGNED_BYTES, RECORD_HEADER_BYTES));
-    const write = async () => {
-      if (seal === undefined) return await this.#link.writeFully(record, what);
-      if (record.length <= ONE_WRITE_BYTES) {
-        const both = new Uint8Array(record.length + seal.length);
-        both.set(record);
-        both.set(seal, record.length);
-        return await this.#link.writeFully(both, what);
-      }
-      await this.#link.writeFully(record, what);
-      await this.#link.writeFully(seal, what);
-    };
+    const write = () => writeSealed(this.#link, record, seal, what);
     const done = this.#last.then(write, write);
     this.#last = done.catch(() => {});
     return done;

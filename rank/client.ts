@@ -7,22 +7,16 @@ import { Arena } from "../kernels/arena.ts";
 import { SimdKernel } from "../kernels/simd.ts";
 import { FrameSlot } from "../frames/slot.ts";
 import { receiveFrame } from "../frames/receive.ts";
-import { readRefusal } from "../frames/refusals.ts";
+import { readSeal, writeSealed } from "../frames/seals.ts";
 import { checkFoldable, schemaDifference } from "../fold/schema.ts";
 import { RoundTracer } from "../observe/tracing.ts";
 import { TransportError } from "../transport/connection.ts";
 import { Link } from "../transport/link.ts";
 import { InvariantError, WireError } from "../wire/errors.ts";
-import {
-  ACK_BYTES,
-  decodeAck,
-  encodeHandshake,
-  PROTOCOL_BF16,
-  PROTOCOL_F32,
-} from "../wire/handshake.ts";
+import { PROTOCOL_BF16, PROTOCOL_F32, SEALED } from "../wire/handshake.ts";
 import { CATCH_UP, CATCH_UP_BYTES, decodeCatchUp } from "../wire/catch_up.ts";
 import { decodeLength, encodeLength, LENGTH_BYTES } from "../wire/length.ts";
-import { frameCeilingFor } from "../wire/limits.ts";
+import { frameCeilingFor, TAG_BYTES } from "../wire/limits.ts";
 import { Tag64 } from "../wire/mac.ts";
 import { isRefusal } from "../wire/refusal.ts";
 import {
@@ -34,6 +28,7 @@ import {
   type TensorHeader,
 } from "../wire/round_frame.ts";
 import { LoopTagger, type Tagger } from "../workers/tagger.ts";
+import { type ConnectionSeals, greet, refusal } from "./greeting.ts";
 import { checkOptions, type RankOptions, type RankSettings } from "./options.ts";
 import { layoutFor, normalizeTensors, type Tensor, type TensorLike } from "./tensors.ts";
 
@@ -77,6 +72,8 @@ export class RankClient {
   readonly #tracer: RoundTracer | undefined;
   readonly #roundTimeoutMs: number;
   readonly #version: number;
+  readonly #seal: boolean;
+  #seals: ConnectionSeals | undefined;
   readonly #arena = new Arena();
   readonly #kernel = SimdKernel.create(this.#arena);
   readonly #slot = new FrameSlot(this.#arena);
@@ -92,6 +89,7 @@ export class RankClient {
     this.#tagger = new LoopTagger(settings.salt);
     this.#tracer = RoundTracer.of(settings.salt);
     this.#version = settings.wire === "bf16" ? PROTOCOL_BF16 : PROTOCOL_F32;
+    this.#seal = settings.seal;
     this.rank = settings.rank;
     this.worldSize = settings.worldSize;
     this.#roundTimeoutMs = settings.roundTimeoutMs;
@@ -246,9 +244,11 @@ export class RankClient {
   }
 
   async #join(catchUp: Tensor[] | undefined): Promise<void> {
-    if (catchUp === undefined) return await this.#handshake(this.#version);
-    await this.#handshake(this.#version + CATCH_UP);
-    await this.#readConsensus(catchUp);
+    const additions = (this.#seal ? SEALED : 0) + (catchUp === undefined ? 0 : CATCH_UP);
+    const { rank, worldSize } = this;
+    const handshake = { version: this.#version + additions, rank, worldSize };
+    this.#seals = await greet(this.#link, handshake, this.#salt);
+    if (catchUp !== undefined) await this.#readConsensus(catchUp);
   }
 
   async #readConsensus(tensors: Tensor[]): Promise<void> {
@@ -260,6 +260,8 @@ export class RankClient {
     const expected = layoutFor(tensors, DTYPE_F32, undefined);
     const ceiling = frameCeilingFor(expected.length);
     const { rounds, length } = decodeCatchUp(bytes, this.#salt, ceiling);
+    const down = this.#seals?.down;
+    await readSeal(this.#link, down, bytes.subarray(-TAG_BYTES), what);
     if (rounds === 0) return;
     if (length === 0) {
       throw fail(
@@ -271,33 +273,13 @@ export class RankClient {
       tagger: this.#tagger,
       ceiling,
     });
+    await readSeal(this.#link, down, this.#slot.frame.subarray(-TAG_BYTES), what);
     checkFoldable(header, `the relay at ${this.#link.peer}`, PROTOCOL_BF16);
     const wanted = { ...expected, kind: "model", weight: 0 } as const;
     const difference = schemaDifference(header, wanted, { anyDtype: true });
     if (difference !== undefined) throw fail(difference);
     tensors.forEach(({ bytes: into }, i) => this.#take(into, header.tensors[i]!));
     this.#consensus = { rounds, mass: header.weight };
-  }
-
-  async #handshake(version: number): Promise<void> {
-    const { rank, worldSize } = this;
-    await this.#link.writeFully(
-      encodeHandshake({ version, rank, worldSize }),
-      `the handshake of rank ${rank}`,
-    );
-    const answer = new Uint8Array(ACK_BYTES);
-    const what = `the answer to the handshake of rank ${rank}`;
-    if (!await this.#link.readFully(answer, what)) {
-      throw new TransportError(
-        "closed",
-        `the relay at ${this.#link.peer} closed the connection at the handshake of rank ${rank} of ` +
-          `${worldSize}; its log says why${
-            this.#version === PROTOCOL_F32 ? "" : ", perhaps that it cannot take bf16 (protocol 3)"
-          }`,
-      );
-    }
-    if (isRefusal(answer)) throw await this.#readRefusal(answer);
-    decodeAck(answer, version);
   }
 
   #trace(
@@ -381,11 +363,13 @@ export class RankClient {
         if (end - hashed >= CHUNK_BYTES) await flush(end);
       }
     }
-    const signedEnd = header.length - 8;
+    const signedEnd = header.length - TAG_BYTES;
     tag.update(frame.subarray(hashed, signedEnd));
-    frame.set(tag.digest(), signedEnd);
+    const digest = tag.digest();
+    frame.set(digest, signedEnd);
     await writing;
-    await this.#link.writeFully(prefixed.subarray(written), what);
+    const seal = this.#seals?.up.next(digest);
+    await writeSealed(this.#link, prefixed.subarray(written), seal, what);
   }
 
   #scaleInto(
@@ -426,10 +410,10 @@ export class RankClient {
       );
     }
     if (isRefusal(prefix)) {
-      const refusal = await this.#readRefusal(prefix);
+      const refused = await refusal(this.#link, prefix, this.#salt, this);
       // Ends a write that is still under way.
-      this.#link.close(refusal);
-      throw refusal;
+      this.#link.close(refused);
+      throw refused;
     }
     return prefix;
   }
@@ -447,6 +431,7 @@ export class RankClient {
       tagger: this.#tagger,
       ceiling,
     });
+    await readSeal(this.#link, this.#seals?.down, this.#slot.frame.subarray(-TAG_BYTES), what);
     checkFoldable(header, `the relay at ${this.#link.peer}`, this.#version);
     const difference = schemaDifference(header, sent, {
       anyDtype: this.#version === PROTOCOL_BF16,
@@ -472,13 +457,5 @@ export class RankClient {
     const reason = await Promise.race([said, late]);
     clearTimeout(timer);
     return reason;
-  }
-
-  async #readRefusal(start: Uint8Array): Promise<TransportError> {
-    const reason = await readRefusal(this.#link, start, this.#salt);
-    return new TransportError(
-      "closed",
-      `the relay at ${this.#link.peer} refused rank ${this.rank} of ${this.worldSize} ${reason}`,
-    );
   }
 }

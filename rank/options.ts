@@ -37,6 +37,12 @@ export interface RankOptions {
    * see {@link RankClient.consensus}. It takes a relay of Tierfold.
    */
   catchUp?: readonly TensorLike[];
+  /**
+   * Binds the connection to nonces of both ends, so that a recorded one cannot be played again, and proves
+   * to the relay before it lets this rank in that it has the salt; false when left out. It takes a relay of
+   * Tierfold.
+   */
+  seal?: boolean;
   /** How the relay is reached; TCP when left out. */
   network?: Pick<Network, "connect">;
   /** How long to try to reach the relay and be let in, in milliseconds; 60,000 when left out. */
@@ -53,6 +59,7 @@ export interface RankSettings {
   salt: Uint8Array;
   wire: "f32" | "bf16";
   catchUp: Tensor[] | undefined;
+  seal: boolean;
   network: Pick<Network, "connect">;
   joinTimeoutMs: number;
   roundTimeoutMs: number;
@@ -84,6 +91,7 @@ export function checkOptions(options: RankOptions): RankSettings {
     salt: goodSalt(saltBytes(options.salt)),
     wire,
     catchUp: options.catchUp && normalizeTensors(options.catchUp),
+    seal: options.seal ?? false,
     network: options.network ?? (typeof Deno === "undefined" ? nodeTcp : tcp),
     joinTimeoutMs: timeout("joinTimeoutMs", options.joinTimeoutMs, 60_000),
     roundTimeoutMs: timeout("roundTimeoutMs", options.roundTimeoutMs, 900_000),

@@ -20,7 +20,9 @@ const LAST_PAUSE_MS = 2_000;
 
 /** What the tie needs of its relay. */
 export interface LifelineHost extends UplinkEvents {
-  /** Whether nobody is left here and nothing is owed to anybody. */
+  /** Whether nobody is here and nothing is owed to anybody. */
+  readonly vacant: boolean;
+  /** The same, and nobody is hoped for. */
   readonly deserted: boolean;
   /** What Hello says: the ranks carried, and whether all take bf16. */
   introduction(): { ranks: readonly number[]; narrow: boolean };
@@ -107,7 +109,9 @@ export class Lifeline implements UplinkEvents {
         this.#host.connected(again, fresh && this.#standing.round > 0);
         const reason = await this.#serve(uplink);
         if (reason === undefined) return;
-        uplink = await this.#reopen(reason);
+        const next = await this.#reopen(reason).catch((error) => this.#unlessVacant(error));
+        if (next === undefined) return;
+        uplink = next;
       }
     } finally {
       this.close();
@@ -174,9 +178,16 @@ export class Lifeline implements UplinkEvents {
       this.#uplink = undefined;
       if (this.#stop.signal.aborted || this.#host.deserted) return undefined;
       const { reconnectDeadlineMs = 0 } = this.#settings;
-      if (!isPassing(error) || reconnectDeadlineMs === 0) throw error;
-      return error;
+      if (isPassing(error) && reconnectDeadlineMs > 0) return error;
+      return this.#unlessVacant(error);
     }
+  }
+
+  /** Where nobody is here, the end of the session is nobody's loss: throws only where somebody is. */
+  #unlessVacant(error: unknown): undefined {
+    const gone = isPassing(error) ||
+      error instanceof TransportError && error.code === "unreachable";
+    if (!gone || !this.#host.vacant) throw error;
   }
 
   /** Opens a channel again, with growing pauses until the deadline. */

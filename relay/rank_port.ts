@@ -7,6 +7,7 @@ import { getLogger } from "@logtape/logtape";
 import type { NonFiniteScreen } from "../fold/nonfinite.ts";
 import { checkFoldable } from "../fold/schema.ts";
 import { type Arriving, receiveFrame } from "../frames/receive.ts";
+import { readSeal, writeSealed } from "../frames/seals.ts";
 import type { Bytes, FrameSlot } from "../frames/slot.ts";
 import type { Terms } from "../serve/terms.ts";
 import { type Connection, TransportError } from "../transport/connection.ts";
@@ -15,15 +16,20 @@ import { WireError, type WireErrorCode } from "../wire/errors.ts";
 import {
   decodeHandshake,
   encodeAck,
+  encodeChallengeHeader,
   HANDSHAKE_BYTES,
   PROTOCOL_BF16,
   PROTOCOL_F32,
   type RankHandshake,
+  SEALED,
 } from "../wire/handshake.ts";
 import { CATCH_UP, encodeCatchUp } from "../wire/catch_up.ts";
 import { decodeLength, LENGTH_BYTES } from "../wire/length.ts";
+import { TAG_BYTES } from "../wire/limits.ts";
+import { tagsEqual } from "../wire/mac.ts";
 import { encodeRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
+import { NONCE_BYTES, SEAL_BYTES, sealKey, Seals } from "../wire/seal.ts";
 import type { Tagger } from "../workers/tagger.ts";
 
 /** How long a refused rank gets to read why, in milliseconds. */
@@ -88,6 +94,8 @@ export class RankPort {
   #rank: number | undefined;
   #version = PROTOCOL_F32;
   #asks = false;
+  #up: Seals | undefined;
+  #down: Seals | undefined;
   #consensus: HeldConsensus | undefined;
   readonly #caughtUp = Promise.withResolvers<void>();
   #gone = false;
@@ -175,7 +183,7 @@ export class RankPort {
       await this.#link.within(
         this.#host.frameMs,
         `sending ${what} to rank ${this.#rank}`,
-        () => this.#link.writeFully(prefixed, what),
+        () => this.#write(prefixed, what),
       );
     } catch (error) {
       if (!(error instanceof TransportError)) throw error;
@@ -199,25 +207,73 @@ export class RankPort {
     if (!there) {
       throw new TransportError("closed", `${this.peer} closed without a handshake`);
     }
-    const plain = [PROTOCOL_F32, PROTOCOL_BF16];
-    const handshake = decodeHandshake(bytes, [...plain, ...plain.map((one) => one + CATCH_UP)]);
-    this.#asks = handshake.version >= CATCH_UP;
-    this.#version = handshake.version % CATCH_UP;
+    const handshake = decodeHandshake(bytes, [PROTOCOL_F32, PROTOCOL_BF16], CATCH_UP | SEALED);
+    const { version, rank } = handshake;
+    this.#asks = (version & CATCH_UP) !== 0;
+    this.#version = version & ~(CATCH_UP | SEALED);
+    if ((version & SEALED) !== 0) await this.#challenge(bytes, version);
+    else if (this.#host.terms.requireNonce) {
+      throw new WireError(
+        "handshake",
+        "connection",
+        `letting in rank ${rank} at ${this.peer}: it does not seal its connection, which ` +
+          "--require-nonce asks for; connect it with the option seal",
+      );
+    }
     const admitted = this.#host.admit(handshake, this);
     this.#link.welcome();
-    await this.#unlessGone(admitted, handshake.rank);
-    await this.#link.writeFully(encodeAck(handshake.version), "the answer to a handshake");
+    await this.#unlessGone(admitted, rank);
+    const ack = encodeAck(version);
+    await writeSealed(this.#link, ack, this.#down?.next(ack), "the answer to a handshake");
     if (this.#consensus !== undefined) await this.#tellConsensus(this.#consensus);
+  }
+
+  /** Has the rank prove that it has the salt, on this very connection. */
+  async #challenge(handshake: Uint8Array, version: number): Promise<void> {
+    const link = this.#link;
+    const what = "a rank's proof that it has the salt";
+    const theirs = new Uint8Array(NONCE_BYTES);
+    const proof = new Uint8Array(SEAL_BYTES);
+    const there = await link.within(
+      this.#host.terms.handshakeMs,
+      `waiting for ${what}`,
+      async () => {
+        if (!await link.readFully(theirs, "a rank's nonce")) return false;
+        const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
+        const key = sealKey(this.#host.salt, theirs, nonce, "rank");
+        this.#up = new Seals(key, "up");
+        this.#down = new Seals(key, "down");
+        const header = encodeChallengeHeader(version);
+        const challenge = new Uint8Array(header.length + nonce.length);
+        challenge.set(header);
+        challenge.set(nonce, header.length);
+        await link.writeFully(challenge, "a challenge");
+        return await link.readFully(proof, what);
+      },
+    );
+    if (!there) throw new TransportError("closed", `${this.peer} closed without ${what}`);
+    if (tagsEqual(this.#up!.next(handshake), proof)) return;
+    throw new WireError(
+      "mac",
+      "connection",
+      `reading ${what}, at ${this.peer}: it is wrong; the salts of the two processes differ, or the ` +
+        "connection is a recorded one",
+    );
   }
 
   async #tellConsensus({ rounds, frame }: HeldConsensus): Promise<void> {
     const what = `the consensus, to rank ${this.#rank}`;
     const header = encodeCatchUp({ rounds, length: frame?.length ?? 0 }, this.#host.salt);
     await this.#link.within(this.#host.frameMs, `sending ${what}`, async () => {
-      await this.#link.writeFully(header, what);
-      if (frame !== undefined) await this.#link.writeFully(frame, what);
+      await this.#write(header, what);
+      if (frame !== undefined) await this.#write(frame, what);
     });
     this.#caughtUp.resolve();
+  }
+
+  /** Writes what ends with its own tag, sealed where the connection is. */
+  #write(bytes: Uint8Array, what: string): Promise<void> {
+    return writeSealed(this.#link, bytes, this.#down?.next(bytes.subarray(-TAG_BYTES)), what);
   }
 
   /** Waits until a rank is let in, or hangs up: then its place must not stay taken. */
@@ -251,16 +307,23 @@ export class RankPort {
     }
     const length = decodeLength(prefix, host.ceiling);
     host.begins(rank);
-    const header = await this.#inTime(
-      receiveFrame(this.#link, host.slot(rank), length, `the frame of rank ${rank}`, {
-        tagger: host.tagger,
-        ceiling: host.ceiling,
-        arriving: (...what) => host.arriving(rank, ...what),
-      }),
-    );
+    const header = await this.#inTime(this.#receive(rank, length));
     await this.#check(rank, header);
     if (!this.#gone) host.deliver(rank, header);
     return true;
+  }
+
+  async #receive(rank: number, length: number): Promise<FrameHeader> {
+    const host = this.#host;
+    const what = `the frame of rank ${rank}`;
+    const slot = host.slot(rank);
+    const header = await receiveFrame(this.#link, slot, length, what, {
+      tagger: host.tagger,
+      ceiling: host.ceiling,
+      arriving: (...bytes) => host.arriving(rank, ...bytes),
+    });
+    await readSeal(this.#link, this.#up, slot.frame.subarray(-TAG_BYTES), what);
+    return header;
   }
 
   /** Refuses a frame that cannot be folded, whatever the others send, or holds what it must not. */

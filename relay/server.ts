@@ -206,9 +206,13 @@ export class Relay implements RankHost, LifelineHost {
 
   // What the channel to the controller asks.
 
-  get deserted(): boolean {
+  get vacant(): boolean {
     return this.#barrier.deserted && !this.#lifeline.pending && !this.#barrier.complete &&
-      !this.#hope.alive;
+      !this.#door.isCrowded;
+  }
+
+  get deserted(): boolean {
+    return this.vacant && !this.#hope.alive;
   }
 
   introduction(): { ranks: readonly number[]; narrow: boolean } {
@@ -282,7 +286,12 @@ export class Relay implements RankHost, LifelineHost {
       await this.#sitting.serve(listener, signal, () => {
         this.#settings.onListening(address);
         this.#observer?.listening(formatAddress(address));
-        this.#sitting.track(this.#lifeline.run().then(() => this.#sitting.pump()));
+        this.#sitting.track(
+          this.#lifeline.run().then(() => {
+            this.#hope.renew(0);
+            this.#sitting.pump();
+          }),
+        );
         this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
       });
       return this.#outcome;

@@ -9,6 +9,17 @@
  *
  * All little-endian. Format: flodl 0.6.0.
  *
+ * A rank that adds {@link SEALED} to the version follows its handshake with a nonce of 16 bytes. Before it
+ * takes the rank in, the relay answers with a challenge, and the rank proves that it has the salt:
+ *
+ *     relay to rank, 24 bytes              rank to relay, 8 bytes
+ *      0  u32 magic 0xF10D17C2              0  seal 0 of the rank, over the 16 bytes of its handshake
+ *      4  u32 protocol version
+ *      8  nonce
+ *
+ * From there on the relay's answer and every frame of both ends are followed by a seal; see
+ * {@link ./seal.ts}.
+ *
  * @module
  */
 import { WireError } from "./errors.ts";
@@ -18,6 +29,10 @@ import { MAX_WORLD_SIZE } from "./limits.ts";
 export const RANK_MAGIC = 0xf10d17c0;
 /** First word of the relay's answer. */
 export const ACK_MAGIC = 0xf10d17c1;
+/** First word of the relay's challenge. */
+export const CHALLENGE_MAGIC = 0xf10d17c2;
+/** Added to the protocol version by a rank that wants the connection sealed. */
+export const SEALED = 0x200;
 /** The protocol version that carries f32 only. */
 export const PROTOCOL_F32 = 2;
 /** The protocol version that also carries bf16 and elided zeros. */
@@ -27,6 +42,8 @@ export const PROTOCOL_BF16 = 3;
 export const HANDSHAKE_BYTES = 16;
 /** Bytes of its answer. */
 export const ACK_BYTES = 8;
+/** Bytes of a challenge in front of its nonce. */
+export const CHALLENGE_HEADER_BYTES = 8;
 
 /** What a rank says of itself. */
 export interface RankHandshake {
@@ -87,18 +104,21 @@ export function encodeHandshake(handshake: RankHandshake): Uint8Array {
  * Decodes 16 bytes of handshake.
  *
  * @param versions The protocol versions this side speaks.
+ * @param additions Bits that may be added to them.
  * @throws {WireError} on a wrong magic or version, or a rank that is not below its world size.
  */
 export function decodeHandshake(
   bytes: Uint8Array,
   versions: readonly number[] = [PROTOCOL_F32],
+  additions = 0,
 ): RankHandshake {
   const what = "a rank's handshake";
   expectLength(bytes, HANDSHAKE_BYTES, what);
   const input = view(bytes);
   expectMagic(input.getUint32(0, true), RANK_MAGIC, what);
   const version = input.getUint32(4, true);
-  expectVersion(version, versions, what);
+  // An addition that is unknown here is part of an unknown version.
+  expectVersion((version & ~additions) >>> 0, versions, what);
   const rank = input.getUint32(8, true);
   const worldSize = input.getUint32(12, true);
   if (worldSize > MAX_WORLD_SIZE || rank >= worldSize) {
@@ -114,11 +134,7 @@ export function decodeHandshake(
 
 /** Encodes the relay's answer into 8 fresh bytes. */
 export function encodeAck(version: number): Uint8Array {
-  const bytes = new Uint8Array(ACK_BYTES);
-  const out = view(bytes);
-  out.setUint32(0, ACK_MAGIC, true);
-  out.setUint32(4, version, true);
-  return bytes;
+  return encodeAnswer(ACK_MAGIC, version);
 }
 
 /**
@@ -128,9 +144,35 @@ export function encodeAck(version: number): Uint8Array {
  * @throws {WireError} on a wrong magic or version.
  */
 export function decodeAck(bytes: Uint8Array, version: number = PROTOCOL_F32): void {
-  const what = "the relay's answer to the handshake";
+  decodeAnswer(bytes, ACK_MAGIC, version, "the relay's answer to the handshake");
+}
+
+/** Encodes the 8 bytes in front of a challenge's nonce. */
+export function encodeChallengeHeader(version: number): Uint8Array {
+  return encodeAnswer(CHALLENGE_MAGIC, version);
+}
+
+/**
+ * Checks the 8 bytes in front of a challenge's nonce.
+ *
+ * @param version The version that the handshake asked for.
+ * @throws {WireError} on a wrong magic or version.
+ */
+export function decodeChallengeHeader(bytes: Uint8Array, version: number): void {
+  decodeAnswer(bytes, CHALLENGE_MAGIC, version, "the relay's challenge");
+}
+
+function encodeAnswer(magic: number, version: number): Uint8Array {
+  const bytes = new Uint8Array(ACK_BYTES);
+  const out = view(bytes);
+  out.setUint32(0, magic, true);
+  out.setUint32(4, version, true);
+  return bytes;
+}
+
+function decodeAnswer(bytes: Uint8Array, magic: number, version: number, what: string): void {
   expectLength(bytes, ACK_BYTES, what);
   const input = view(bytes);
-  expectMagic(input.getUint32(0, true), ACK_MAGIC, what);
+  expectMagic(input.getUint32(0, true), magic, what);
   expectVersion(input.getUint32(4, true), [version], what);
 }

@@ -1,14 +1,15 @@
 /**
- * Seals: what binds every record of a channel to this one connection and to its place in it, so that a
- * recorded connection cannot be played again, nor its records left out, repeated or put in another order.
+ * Seals: what binds every record or frame to this one connection and to its place in it, so that a
+ * recorded connection cannot be played again, nor parts of it left out, repeated or put in another order.
  *
- * Each end draws a nonce; the key follows from the salt and both. A seal follows its record:
+ * Each end draws a nonce; the key follows from the salt and both. A seal follows what it seals:
  *
- *     key    first 16 bytes of HMAC-SHA256(salt, "tierfold seal 1", relay's nonce, controller's nonce)
- *     seal   tag64(key, u8 direction, u64 number of the record, the record's own tag)
+ *     key    first 16 bytes of HMAC-SHA256(salt, label, lower end's nonce, upper end's nonce)
+ *            label: "tierfold seal 1" between relay and controller, "tierfold rank seal 1" below
+ *     seal   tag64(key, u8 direction, u64 number, the own tag of the record or frame)
  *
- * The record's tag covers its bytes and is the same for whoever gets them: they are hashed once, and only
- * these 17 bytes for each connection.
+ * That tag covers all bytes and is the same for whoever gets them: they are hashed once, and only these 17
+ * bytes for each connection. Parts of a handshake have no tag and are sealed whole.
  *
  * @module
  */
@@ -22,18 +23,25 @@ export const NONCE_BYTES = 16;
 /** Bytes of a seal. */
 export const SEAL_BYTES = TAG_BYTES;
 
-const LABEL = new TextEncoder().encode("tierfold seal 1");
+const LABELS = { relay: "tierfold seal 1", rank: "tierfold rank seal 1" } as const;
 
 /** Which way a record goes. */
 export type SealDirection = "up" | "down";
 
-/** The key of a connection's seals, from the salt and both nonces. */
+/**
+ * The key of a connection's seals, from the salt and both nonces.
+ *
+ * @param lower Who is at the lower end of the connection.
+ */
 export function sealKey(
   salt: Uint8Array,
-  relayNonce: Uint8Array,
-  controllerNonce: Uint8Array,
+  lowerNonce: Uint8Array,
+  upperNonce: Uint8Array,
+  lower: keyof typeof LABELS = "relay",
 ): Uint8Array {
-  const hmac = createHmac("sha256", salt).update(LABEL).update(relayNonce).update(controllerNonce);
+  const hmac = createHmac("sha256", salt).update(LABELS[lower]).update(lowerNonce).update(
+    upperNonce,
+  );
   return new Uint8Array(hmac.digest()).slice(0, SALT_BYTES);
 }
 
@@ -68,8 +76,8 @@ export class Seals {
     throw new WireError(
       "mac",
       "connection",
-      "checking the seal of a record: it is not of this connection, or not in its place; expected the " +
-        "next record of this session, got one that was recorded, left out or repeated",
+      "checking a seal: what it follows is not of this connection, or not in its place; expected what " +
+        "comes next in this session, got what was recorded, left out or repeated",
     );
   }
 }

@@ -27,7 +27,12 @@ import {
 } from "../../wire/dwe.ts";
 import { WireError } from "../../wire/errors.ts";
 import { decodeGarw, GarwError, parseGarw } from "../../wire/garw.ts";
-import { decodeAck, decodeHandshake } from "../../wire/handshake.ts";
+import {
+  decodeAck,
+  decodeChallengeHeader,
+  decodeHandshake,
+  encodeChallengeHeader,
+} from "../../wire/handshake.ts";
 import { decodeLength } from "../../wire/length.ts";
 import { parseManifest } from "../../wire/manifest.ts";
 import { decodeChannelMagic, decodeRecord, decodeRecordHeader } from "../../wire/mux.ts";
@@ -194,6 +199,11 @@ export const DECODERS: Readonly<Record<string, Decoder>> = {
     errors: [WireError],
     run: (bytes) => decodeAck(bytes),
   },
+  "wire/handshake.ts decodeChallengeHeader": {
+    samples: [encodeChallengeHeader(0x202)],
+    errors: [WireError],
+    run: (bytes) => decodeChallengeHeader(bytes, 0x202),
+  },
   "wire/length.ts decodeLength": {
     samples: vectors("len_framed_model_a", "len_framed_empty"),
     errors: [WireError],
@@ -318,6 +328,7 @@ const LOGIC = "decides about values that a decoder made";
 export const ELSEWHERE: Readonly<Record<string, string>> = {
   "frames/refusals.ts readRefusal": LIVE,
   "frames/receive.ts receiveFrame": LIVE,
+  "frames/seals.ts readSeal": "compares eight bytes",
   "frames/records.ts RecordReader": LIVE,
   "controller/passes/policy.ts checkEnough": LOGIC,
   "controller/passes/pass.ts isName": LOGIC,

@@ -20,6 +20,7 @@ Deno.test("rank options: what is left out, and the forms that are taken", () => 
     worldSize: 3,
     salt: SESSION_SALT,
     wire: "f32",
+    seal: false,
     network: tcp,
     joinTimeoutMs: 60_000,
     roundTimeoutMs: 900_000,
