@@ -10,6 +10,7 @@ import { expectWhole, type FrameHeader, frameMacError, FrameParser } from "../wi
 import { WireError } from "../wire/errors.ts";
 import { TAG_BYTES } from "../wire/limits.ts";
 import { tagsEqual } from "../wire/mac.ts";
+import type { Seals } from "../wire/seal.ts";
 import type { Tagger, TagLane } from "../workers/tagger.ts";
 import { TransportError } from "../transport/connection.ts";
 import type { FrameSlot } from "./slot.ts";
@@ -33,6 +34,8 @@ export interface ReceiveOptions {
   tagger: Tagger | undefined;
   /** The most bytes of a frame's data. */
   ceiling: number;
+  /** Where the connection is sealed: the seals that stand in the place of frames' tags. */
+  seals?: Seals | undefined;
   /** The tag of the record around the frame, which takes the frame's bytes too. */
   recordTag?: TagLane;
   /** Told of the bytes as they come. */
@@ -104,9 +107,13 @@ async function receive(
     if (turn !== undefined) await turn;
   }
   expectWhole(header, length);
-  if (tag !== undefined && !tagsEqual(await tag.digest(), frame.subarray(signedEnd))) {
-    throw frameMacError();
-  }
+  if (tag === undefined) return header;
+  const own = await tag.digest();
+  const { seals } = options;
+  if (seals !== undefined) {
+    seals.expect(own, frame.subarray(signedEnd));
+    frame.set(own, signedEnd);
+  } else if (!tagsEqual(own, frame.subarray(signedEnd))) throw frameMacError();
   return header;
 }
 

@@ -8,7 +8,7 @@ import { TransportError } from "../transport/connection.ts";
 import { type ControlMessage, decodeControl, encodeControl } from "../wire/control.ts";
 import { WireError } from "../wire/errors.ts";
 import { MAX_CONTROL_BYTES, TAG_BYTES } from "../wire/limits.ts";
-import { tagsEqual } from "../wire/mac.ts";
+import { tag64, tagsEqual } from "../wire/mac.ts";
 import {
   decodeRecord,
   decodeRecordHeader,
@@ -26,7 +26,7 @@ import type { Seals } from "../wire/seal.ts";
 import type { Tagger, TagLane } from "../workers/tagger.ts";
 import { type Arriving, receiveFrame } from "./receive.ts";
 import { readRefusal } from "./refusals.ts";
-import { readSeal, writeSealed } from "./seals.ts";
+import { writeSealed } from "./seals.ts";
 import type { FrameSlot } from "./slot.ts";
 
 /** A record that was read and verified. */
@@ -70,7 +70,7 @@ export class RecordReader {
     this.#smallBytes = options.helloBytes ?? MAX_CONTROL_BYTES;
   }
 
-  /** From here on every record must be followed by its seal. */
+  /** From here on every record must have its seal in the place of its tag. */
   expectSeals(seals: Seals): void {
     this.#seals = seals;
   }
@@ -102,7 +102,7 @@ export class RecordReader {
       await this.#read(start.subarray(4), "a record's header");
       const header = decodeRecordHeader(start, this.#ceiling);
       if (header.kind === "control" || header.kind === "data") {
-        return await this.#sealed(this.#readSmall(header));
+        return await this.#readSmall(header);
       }
       if (header.kind !== frameKind) {
         throw new WireError(
@@ -111,15 +111,8 @@ export class RecordReader {
           `reading a record from ${link.peer}: a ${header.kind} came, which only goes the other way`,
         );
       }
-      return await this.#sealed(this.#readFrame(header, accept(), arriving));
+      return await this.#readFrame(header, accept(), arriving);
     });
-  }
-
-  /** A record, once its seal was checked where there must be one. */
-  async #sealed(reading: Promise<IncomingRecord>): Promise<IncomingRecord> {
-    const record = await reading;
-    await readSeal(this.#link, this.#seals, this.#start.subarray(RECORD_SIGNED_BYTES), "a record");
-    return record;
   }
 
   async #readSmall(header: RecordHeader): Promise<IncomingRecord> {
@@ -134,6 +127,12 @@ export class RecordReader {
     const record = new Uint8Array(RECORD_HEADER_BYTES + header.length);
     record.set(this.#start);
     await this.#read(record.subarray(RECORD_HEADER_BYTES), `a ${header.kind} record`);
+    if (this.#seals !== undefined) {
+      const signed = record.subarray(0, RECORD_SIGNED_BYTES);
+      const tag = tag64(this.#salt, signed, record.subarray(RECORD_HEADER_BYTES));
+      this.#seals.expect(tag, this.#start.subarray(RECORD_SIGNED_BYTES));
+      record.set(tag, RECORD_SIGNED_BYTES);
+    }
     const { payload } = decodeRecord(record, this.#salt, this.#ceiling);
     this.#smallBytes = MAX_CONTROL_BYTES;
     return header.kind === "data"
@@ -158,9 +157,10 @@ export class RecordReader {
         `a ${header.kind} record`,
         { tagger, ceiling: this.#ceiling, recordTag, ...arriving && { arriving } },
       );
-      if (!tagsEqual(await recordTag.digest(), this.#start.subarray(RECORD_SIGNED_BYTES))) {
-        throw recordMacError(header);
-      }
+      const tag = await recordTag.digest();
+      const came = this.#start.subarray(RECORD_SIGNED_BYTES);
+      if (this.#seals !== undefined) this.#seals.expect(tag, came);
+      else if (!tagsEqual(tag, came)) throw recordMacError(header);
       return { kind: "frame", header: frame };
     } finally {
       recordTag.abandon();
@@ -189,7 +189,7 @@ export class RecordWriter {
     this.#salt = salt;
   }
 
-  /** From here on every record is followed by its seal. */
+  /** From here on every record gets its seal in the place of its tag. */
   addSeals(seals: Seals): void {
     this.#seals = seals;
   }
@@ -212,7 +212,7 @@ export class RecordWriter {
   raw(record: Uint8Array, what: string): Promise<void> {
     // A failure reaches whoever handed over the bytes; those behind it fail by themselves.
     const seal = this.#seals?.next(record.subarray(RECORD_SIGNED_BYTES, RECORD_HEADER_BYTES));
-    const write = () => writeSealed(this.#link, record, seal, what);
+    const write = () => writeSealed(this.#link, record, RECORD_SIGNED_BYTES, seal, what);
     const done = this.#last.then(write, write);
     this.#last = done.catch(() => {});
     return done;

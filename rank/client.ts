@@ -7,7 +7,6 @@ import { Arena } from "../kernels/arena.ts";
 import { SimdKernel } from "../kernels/simd.ts";
 import { FrameSlot } from "../frames/slot.ts";
 import { receiveFrame } from "../frames/receive.ts";
-import { readSeal, writeSealed } from "../frames/seals.ts";
 import { checkFoldable, schemaDifference } from "../fold/schema.ts";
 import { RoundTracer } from "../observe/tracing.ts";
 import { TransportError } from "../transport/connection.ts";
@@ -259,9 +258,8 @@ export class RankClient {
     if (!await this.#link.readFully(bytes, what)) throw fail("the relay closed the connection");
     const expected = layoutFor(tensors, DTYPE_F32, undefined);
     const ceiling = frameCeilingFor(expected.length);
-    const { rounds, length } = decodeCatchUp(bytes, this.#salt, ceiling);
-    const down = this.#seals?.down;
-    await readSeal(this.#link, down, bytes.subarray(-TAG_BYTES), what);
+    const seals = this.#seals?.down;
+    const { rounds, length } = decodeCatchUp(bytes, this.#salt, ceiling, seals);
     if (rounds === 0) return;
     if (length === 0) {
       throw fail(
@@ -272,8 +270,8 @@ export class RankClient {
     const header = await receiveFrame(this.#link, this.#slot, length, what, {
       tagger: this.#tagger,
       ceiling,
+      seals,
     });
-    await readSeal(this.#link, down, this.#slot.frame.subarray(-TAG_BYTES), what);
     checkFoldable(header, `the relay at ${this.#link.peer}`, PROTOCOL_BF16);
     const wanted = { ...expected, kind: "model", weight: 0 } as const;
     const difference = schemaDifference(header, wanted, { anyDtype: true });
@@ -366,10 +364,9 @@ export class RankClient {
     const signedEnd = header.length - TAG_BYTES;
     tag.update(frame.subarray(hashed, signedEnd));
     const digest = tag.digest();
-    frame.set(digest, signedEnd);
+    frame.set(this.#seals?.up.next(digest) ?? digest, signedEnd);
     await writing;
-    const seal = this.#seals?.up.next(digest);
-    await writeSealed(this.#link, prefixed.subarray(written), seal, what);
+    await this.#link.writeFully(prefixed.subarray(written), what);
   }
 
   #scaleInto(
@@ -430,8 +427,8 @@ export class RankClient {
     const header = await receiveFrame(this.#link, this.#slot, length, what, {
       tagger: this.#tagger,
       ceiling,
+      seals: this.#seals?.down,
     });
-    await readSeal(this.#link, this.#seals?.down, this.#slot.frame.subarray(-TAG_BYTES), what);
     checkFoldable(header, `the relay at ${this.#link.peer}`, this.#version);
     const difference = schemaDifference(header, sent, {
       anyDtype: this.#version === PROTOCOL_BF16,

@@ -4,7 +4,6 @@
  * @module
  */
 import { readRefusal } from "../frames/refusals.ts";
-import { readSeal } from "../frames/seals.ts";
 import type { Link } from "../transport/link.ts";
 import { TransportError } from "../transport/connection.ts";
 import {
@@ -17,7 +16,7 @@ import {
   SEALED,
 } from "../wire/handshake.ts";
 import { isRefusal } from "../wire/refusal.ts";
-import { NONCE_BYTES, sealKey, Seals } from "../wire/seal.ts";
+import { NONCE_BYTES, SEAL_BYTES, sealKey, Seals } from "../wire/seal.ts";
 
 /** The seals of a connection, by direction. */
 export interface ConnectionSeals {
@@ -59,7 +58,12 @@ export async function greet(
   }
   const answer = await readAnswer(link, handshake, salt);
   decodeAck(answer, version);
-  await readSeal(link, seals?.down, answer, "the answer to a handshake");
+  if (seals === undefined) return undefined;
+  const seal = new Uint8Array(SEAL_BYTES);
+  if (!await link.readFully(seal, "the seal of the answer to a handshake")) {
+    throw closed(link, handshake);
+  }
+  seals.down.expect(answer, seal);
   return seals;
 }
 

@@ -7,7 +7,7 @@ import { getLogger } from "@logtape/logtape";
 import type { NonFiniteScreen } from "../fold/nonfinite.ts";
 import { checkFoldable } from "../fold/schema.ts";
 import { type Arriving, receiveFrame } from "../frames/receive.ts";
-import { readSeal, writeSealed } from "../frames/seals.ts";
+import { writeSealed } from "../frames/seals.ts";
 import type { Bytes, FrameSlot } from "../frames/slot.ts";
 import type { Terms } from "../serve/terms.ts";
 import { type Connection, TransportError } from "../transport/connection.ts";
@@ -224,7 +224,8 @@ export class RankPort {
     this.#link.welcome();
     await this.#unlessGone(admitted, rank);
     const ack = encodeAck(version);
-    await writeSealed(this.#link, ack, this.#down?.next(ack), "the answer to a handshake");
+    const seal = this.#down?.next(ack) ?? new Uint8Array(0);
+    await this.#link.writeFully(Uint8Array.from([...ack, ...seal]), "the answer to a handshake");
     if (this.#consensus !== undefined) await this.#tellConsensus(this.#consensus);
   }
 
@@ -273,7 +274,9 @@ export class RankPort {
 
   /** Writes what ends with its own tag, sealed where the connection is. */
   #write(bytes: Uint8Array, what: string): Promise<void> {
-    return writeSealed(this.#link, bytes, this.#down?.next(bytes.subarray(-TAG_BYTES)), what);
+    const tagAt = bytes.length - TAG_BYTES;
+    const seal = this.#down?.next(bytes.subarray(tagAt));
+    return writeSealed(this.#link, bytes, tagAt, seal, what);
   }
 
   /** Waits until a rank is let in, or hangs up: then its place must not stay taken. */
@@ -317,13 +320,12 @@ export class RankPort {
     const host = this.#host;
     const what = `the frame of rank ${rank}`;
     const slot = host.slot(rank);
-    const header = await receiveFrame(this.#link, slot, length, what, {
+    return await receiveFrame(this.#link, slot, length, what, {
       tagger: host.tagger,
       ceiling: host.ceiling,
+      seals: this.#up,
       arriving: (...bytes) => host.arriving(rank, ...bytes),
     });
-    await readSeal(this.#link, this.#up, slot.frame.subarray(-TAG_BYTES), what);
-    return header;
   }
 
   /** Refuses a frame that cannot be folded, whatever the others send, or holds what it must not. */

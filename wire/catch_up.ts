@@ -12,6 +12,7 @@
 import { WireError } from "./errors.ts";
 import { TAG_BYTES } from "./limits.ts";
 import { tag64, tagsEqual } from "./mac.ts";
+import type { Seals } from "./seal.ts";
 
 /** Added to the protocol version by a rank that asks for the consensus. */
 export const CATCH_UP = 0x100;
@@ -40,19 +41,23 @@ export function encodeCatchUp({ rounds, length }: CatchUpHeader, salt: Uint8Arra
  * Decodes 20 bytes of it.
  *
  * @param ceiling The most bytes of a frame.
+ * @param seals Where the connection is sealed: what stands in the place of the tag.
  * @throws {WireError} when they are not authentic, or announce a longer frame.
  */
 export function decodeCatchUp(
   bytes: Uint8Array,
   salt: Uint8Array,
   ceiling: number,
+  seals?: Seals,
 ): CatchUpHeader {
   const refuse = (code: "truncated" | "mac" | "ceiling", text: string) =>
     new WireError(code, "connection", `reading what the relay says of the consensus: ${text}`);
   if (bytes.length !== CATCH_UP_BYTES) {
     throw refuse("truncated", `${bytes.length} bytes came, expected ${CATCH_UP_BYTES}`);
   }
-  if (!tagsEqual(tag64(salt, bytes.subarray(0, 12)), bytes.subarray(12))) {
+  const tag = tag64(salt, bytes.subarray(0, 12));
+  if (seals !== undefined) seals.expect(tag, bytes.subarray(12));
+  else if (!tagsEqual(tag, bytes.subarray(12))) {
     throw refuse("mac", "its MAC does not match; the salts of the two processes differ");
   }
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

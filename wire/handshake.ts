@@ -17,7 +17,7 @@
  *      4  u32 protocol version
  *      8  nonce
  *
- * From there on the relay's answer and every frame of both ends are followed by a seal; see
+ * The relay's answer is followed by a seal; from there on seals stand in the place of frames' tags, see
  * {@link ./seal.ts}.
  *
  * @module

@@ -2,14 +2,14 @@
  * Seals: what binds every record or frame to this one connection and to its place in it, so that a
  * recorded connection cannot be played again, nor parts of it left out, repeated or put in another order.
  *
- * Each end draws a nonce; the key follows from the salt and both. A seal follows what it seals:
+ * Each end draws a nonce; the key follows from the salt and both. A seal stands in the place of a tag:
  *
  *     key    first 16 bytes of HMAC-SHA256(salt, label, lower end's nonce, upper end's nonce)
  *            label: "tierfold seal 1" between relay and controller, "tierfold rank seal 1" below
  *     seal   tag64(key, u8 direction, u64 number, the own tag of the record or frame)
  *
  * That tag covers all bytes and is the same for whoever gets them: they are hashed once, and only these 17
- * bytes for each connection. Parts of a handshake have no tag and are sealed whole.
+ * bytes for each connection. Parts of a handshake have no tag: they are sealed whole.
  *
  * @module
  */
@@ -76,8 +76,8 @@ export class Seals {
     throw new WireError(
       "mac",
       "connection",
-      "checking a seal: what it follows is not of this connection, or not in its place; expected what " +
-        "comes next in this session, got what was recorded, left out or repeated",
+      "checking a seal: these bytes are not of this connection, not in their place, or not whole; " +
+        "expected what comes next here, got what was recorded, repeated, changed, or had another before it",
     );
   }
 }

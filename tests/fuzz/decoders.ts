@@ -1,5 +1,6 @@
 // Every function of Tierfold that makes sense of bytes or text from somewhere else, with bytes that it
 // takes and the errors that it may throw. decoders_test.ts holds the list against the sources.
+import { decodeCatchUp, encodeCatchUp } from "../../wire/catch_up.ts";
 import { loadCheckpoint } from "../../controller/state/load.ts";
 import { readCheckpointFile, writeCheckpointFile } from "../../controller/state/checkpoint_file.ts";
 import { CheckpointError } from "../../controller/state/checkpoint_error.ts";
@@ -199,6 +200,11 @@ export const DECODERS: Readonly<Record<string, Decoder>> = {
     errors: [WireError],
     run: (bytes) => decodeAck(bytes),
   },
+  "wire/catch_up.ts decodeCatchUp": {
+    samples: [encodeCatchUp({ rounds: 3, length: 40 }, SALT)],
+    errors: [WireError],
+    run: (bytes) => decodeCatchUp(bytes, SALT, CEILING),
+  },
   "wire/handshake.ts decodeChallengeHeader": {
     samples: [encodeChallengeHeader(0x202)],
     errors: [WireError],
@@ -328,7 +334,6 @@ const LOGIC = "decides about values that a decoder made";
 export const ELSEWHERE: Readonly<Record<string, string>> = {
   "frames/refusals.ts readRefusal": LIVE,
   "frames/receive.ts receiveFrame": LIVE,
-  "frames/seals.ts readSeal": "compares eight bytes",
   "frames/records.ts RecordReader": LIVE,
   "controller/passes/policy.ts checkEnough": LOGIC,
   "controller/passes/pass.ts isName": LOGIC,
