@@ -27,6 +27,12 @@ export class Hope {
     return this.#timer !== undefined;
   }
 
+  /** Nobody can come any more. */
+  end(): void {
+    this.renew(0);
+    this.#lost();
+  }
+
   /** Waits anew, for that long; with 0 it waits for nobody. */
   renew(ms: number): void {
     clearTimeout(this.#timer);

@@ -286,12 +286,7 @@ export class Relay implements RankHost, LifelineHost {
       await this.#sitting.serve(listener, signal, () => {
         this.#settings.onListening(address);
         this.#observer?.listening(formatAddress(address));
-        this.#sitting.track(
-          this.#lifeline.run().then(() => {
-            this.#hope.renew(0);
-            this.#sitting.pump();
-          }),
-        );
+        this.#sitting.track(this.#lifeline.run().then(() => this.#hope.end()));
         this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
       });
       return this.#outcome;

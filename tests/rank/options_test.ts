@@ -21,6 +21,7 @@ Deno.test("rank options: what is left out, and the forms that are taken", () => 
     salt: SESSION_SALT,
     wire: "f32",
     seal: false,
+    catchUp: undefined,
     network: tcp,
     joinTimeoutMs: 60_000,
     roundTimeoutMs: 900_000,
