@@ -278,14 +278,12 @@ export class Relay implements RankHost, LifelineHost {
     signal.throwIfAborted();
     const listener = (this.#settings.ranksNetwork ?? tcp).listen(this.#settings.listen);
     const { address } = listener;
-    this.#log.info("accepting ranks {ranks} on {address}", {
-      ranks: this.#settings.ranks.join(","),
-      address: formatAddress(address),
-    });
+    const place = { ranks: this.#settings.ranks.join(","), address: formatAddress(address) };
+    this.#log.info("accepting ranks {ranks} on {address}", place);
     try {
       await this.#sitting.serve(listener, signal, () => {
         this.#settings.onListening(address);
-        this.#observer?.listening(formatAddress(address));
+        this.#observer?.listening(place.address);
         this.#sitting.track(this.#lifeline.run().then(() => this.#hope.end()));
         this.#joinTimer = setTimeout(() => this.#giveUpAbsent(), this.#settings.joinDeadlineMs);
       });
