@@ -1,5 +1,6 @@
 // Ranks in Python and in TypeScript in one session: the same rounds, the same bits.
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import { TERMS } from "../../serve/terms.ts";
 import { Cluster } from "../cluster/cluster.ts";
 import { Session } from "../cluster/session.ts";
 import { type Averaged, hexed, PythonRank } from "./python_rank.ts";
@@ -147,6 +148,24 @@ pythonTest(
     assertStringIncludes(await odd.failed(), "tensor 0 has shape [2], expected [1]");
   },
 );
+
+pythonTest("python: sealed ranks, beside a relay that takes no others", "numpy", async (python) => {
+  const terms = { ...TERMS, requireNonce: true };
+  await using session = await Session.start({ hosts: [[0, 1]], relays: { 0: { terms } } });
+  const place = { relay: session.relayOf(0), rank: 0, worldSize: 2 };
+  await using plain = new PythonRank(python, place);
+  assertStringIncludes(await plain.failed(), "connect it with the option seal");
+  await using sealed = new PythonRank(python, { ...place, seal: true });
+  await sealed.connected();
+  const client = await session.rank(1, { seal: true });
+  for (let round = 0; round < 3; round++) {
+    const data = values(1, 200_000);
+    await sealed.begin({ a: values(0, 200_000) }, { mass: 1 });
+    await soon("the round", client.allReduce([{ name: "a", data }], { mass: 1 }));
+    assertEquals((await sealed.done<Averaged>()).tensors, hexed({ a: data }));
+  }
+  await Promise.all([sealed.close(), client.close()]);
+});
 
 pythonTest("python: another salt is named as the likely cause", "numpy", async (python) => {
   await using session = await Session.start({ hosts: [[0]] });

@@ -12,6 +12,7 @@ export interface PythonPlace {
   readonly rank: number;
   readonly worldSize: number;
   readonly salt?: string;
+  readonly seal?: boolean;
 }
 
 export interface Averaged {
@@ -29,7 +30,10 @@ export class PythonRank implements AsyncDisposable {
     place: PythonPlace | undefined,
     env: Readonly<Record<string, string>> = {},
   ) {
-    const args = place === undefined ? [] : [place.relay, `${place.rank}`, `${place.worldSize}`];
+    const args = place === undefined ? [] : [
+      ...[place.relay, `${place.rank}`, `${place.worldSize}`],
+      ...place.seal ? ["seal"] : [],
+    ];
     this.#child = new Child({
       name: `Python rank ${place?.rank ?? "of the environment"}`,
       command: [python.path, new URL("./rank_main.py", import.meta.url).pathname, ...args],

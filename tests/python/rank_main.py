@@ -98,7 +98,7 @@ def state(client, command):
 def main():
     given = sys.argv[1:]
     place = [given[0], int(given[1]), int(given[2])] if given else []
-    with tierfold.connect(*place) as client:
+    with tierfold.connect(*place, seal=given[3:] == ["seal"]) as client:
         say("done", json.dumps("connected"))
         for line in sys.stdin:
             command = json.loads(line)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Optional
 
 import numpy as np
 
 from ._frame import TensorHeader, encode_start, encode_tensor_header, frame_length
 from ._link import Deadline, Link
+from ._seal import Seals
 from ._tensors import F32, Tensor, Values
 from ._wire import Bytes, Tag64, encode_length
 
@@ -20,11 +22,14 @@ GATHER_BYTES = 64 * 1024
 class FrameWriter:
     """Writes one frame of one round."""
 
-    def __init__(self, link: Link, salt: bytes, what: str, deadline: Deadline) -> None:
+    def __init__(
+        self, link: Link, salt: bytes, seals: Optional[Seals], what: str, deadline: Deadline
+    ) -> None:
         self._link = link
         self._what = what
         self._deadline = deadline
         self._tag = Tag64(salt)
+        self._seals = seals
         self._gathered = bytearray()
         # Bytes since it last looked whether the relay speaks.
         self._unheard = 0
@@ -53,7 +58,8 @@ class FrameWriter:
                 self._hashed(_bytes(_scaled(values, start, end, factor, scratch)))
                 if self._spoken_to():
                     return True
-        self._gathered += self._tag.digest()
+        tag = self._tag.digest()
+        self._gathered += tag if self._seals is None else self._seals.next(tag)
         self._flush()
         return False
 

@@ -21,6 +21,7 @@ Bytes = Union[bytes, bytearray, memoryview]
 
 RANK_MAGIC = 0xF10D17C0
 ACK_MAGIC = 0xF10D17C1
+CHALLENGE_MAGIC = 0xF10D17C2
 # The protocol version that carries f32 only.
 PROTOCOL_F32 = 2
 
@@ -62,12 +63,20 @@ def encode_handshake(rank: int, world_size: int, version: int = PROTOCOL_F32) ->
 
 def decode_ack(data: Bytes, version: int = PROTOCOL_F32) -> None:
     """Checks the relay's answer; raises WireError when it is none."""
-    what = "reading the relay's answer to the handshake"
+    _decode_answer(data, ACK_MAGIC, version, "reading the relay's answer to the handshake")
+
+
+def decode_challenge(data: Bytes, version: int) -> None:
+    """Checks what stands in front of a challenge's nonce; raises WireError when it is something else."""
+    _decode_answer(data, CHALLENGE_MAGIC, version, "reading the relay's challenge")
+
+
+def _decode_answer(data: Bytes, wanted: int, version: int, what: str) -> None:
     if len(data) != ACK_BYTES:
         raise WireError("truncated", f"{what}: {len(data)} bytes came, expected {ACK_BYTES}")
     magic, answered = struct.unpack("<2I", data)
-    if magic != ACK_MAGIC:
-        raise WireError("magic", f"{what}: magic {magic:#x}, expected {ACK_MAGIC:#x}")
+    if magic != wanted:
+        raise WireError("magic", f"{what}: magic {magic:#x}, expected {wanted:#x}")
     if answered != version:
         raise WireError("version", f"{what}: protocol version {answered}, expected {version}")
 

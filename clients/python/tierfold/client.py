@@ -15,6 +15,7 @@ import numpy as np
 
 from . import _frame, _link, _options, _wire
 from ._limits import TAG_BYTES, frame_ceiling_for
+from ._seal import DOWN, NONCE_BYTES, SEALED, UP, Seals, seal_key
 from ._send import FrameWriter
 from ._tensors import F32, Tensor, Values, normalize
 from .errors import TierfoldError, TransportError, WireError
@@ -46,6 +47,7 @@ def connect(
     *,
     salt: Union[bytes, str, None] = None,
     salt_file: Union[str, os.PathLike[str], None] = None,
+    seal: bool = False,
     join_timeout: float = 60.0,
     round_timeout: float = 900.0,
 ) -> RankClient:
@@ -56,6 +58,8 @@ def connect(
     world_size     how many ranks the session has; likewise
     salt           the session salt, 16 bytes or 32 hex digits; when neither it nor ``salt_file`` is given,
                    TIERFOLD_SALT or the file that TIERFOLD_SALT_FILE names
+    seal           binds the connection to nonces of both ends, so that a recorded one cannot be played again,
+                   and proves to the relay that this rank has the salt before it is let in
     join_timeout   how long to try to reach the relay and be let in, in seconds
     round_timeout  how long a round may take, in seconds
 
@@ -77,7 +81,7 @@ def connect(
     link = _link.connect(host, port, f"the relay of rank {place.rank}", deadline)
     client = RankClient(link, place.rank, place.world_size, key, round_seconds)
     try:
-        client._handshake(deadline)
+        client._handshake(seal, deadline)
     except BaseException:
         link.close()
         raise
@@ -94,6 +98,8 @@ class RankClient:
         self.world_size = world_size
         self._link = link
         self._salt = salt
+        self._up: Optional[Seals] = None
+        self._down: Optional[Seals] = None
         self._round_seconds = round_seconds
         self._round = 0
         self._busy = threading.Lock()
@@ -185,10 +191,31 @@ class RankClient:
     ) -> None:
         self.close()
 
-    def _handshake(self, deadline: _link.Deadline) -> None:
-        handshake = _wire.encode_handshake(self.rank, self.world_size)
-        self._link.write(handshake, f"the handshake of rank {self.rank}", deadline)
-        answer = bytearray(_wire.ACK_BYTES)
+    def _handshake(self, seal: bool, deadline: _link.Deadline) -> None:
+        version = _wire.PROTOCOL_F32 + (SEALED if seal else 0)
+        handshake = _wire.encode_handshake(self.rank, self.world_size, version)
+        what = f"the handshake of rank {self.rank}"
+        if not seal:
+            self._link.write(handshake, what, deadline)
+            _wire.decode_ack(self._answer(_wire.ACK_BYTES, deadline), version)
+            return
+        nonce = os.urandom(NONCE_BYTES)
+        self._link.write(handshake + nonce, what, deadline)
+        _wire.decode_challenge(self._answer(_wire.ACK_BYTES, deadline), version)
+        key = seal_key(self._salt, nonce, bytes(self._answer(NONCE_BYTES, deadline)))
+        self._up, self._down = Seals(key, UP), Seals(key, DOWN)
+        self._link.write(self._up.next(handshake), f"the proof of rank {self.rank}", deadline)
+        answer = self._answer(_wire.ACK_BYTES, deadline)
+        _wire.decode_ack(answer, version)
+        if not _wire.tags_equal(self._down.next(answer), self._answer(TAG_BYTES, deadline)):
+            raise WireError(
+                "mac",
+                f"joining the relay at {self._link.peer}: its answer is not of this connection",
+            )
+
+    def _answer(self, size: int, deadline: _link.Deadline) -> bytearray:
+        """The next bytes of the relay's answer, unless they begin a refusal."""
+        answer = bytearray(size)
         what = f"the answer to the handshake of rank {self.rank}"
         if not self._link.read_fully(memoryview(answer), what, deadline):
             raise TransportError(
@@ -196,9 +223,9 @@ class RankClient:
                 f"the relay at {self._link.peer} closed the connection at the handshake of rank "
                 f"{self.rank} of {self.world_size}; its log says why",
             )
-        if _wire.is_refusal(answer):
+        if size == _wire.ACK_BYTES and _wire.is_refusal(answer):
             raise self._refusal(answer, deadline)
-        _wire.decode_ack(answer)
+        return answer
 
     def _run(
         self,
@@ -247,7 +274,7 @@ class RankClient:
         self._round += 1
         what = f"round {round_number} of rank {self.rank}"
         deadline = _link.Deadline(self._round_seconds, what)
-        writer = FrameWriter(link, self._salt, what, deadline)
+        writer = FrameWriter(link, self._salt, self._up, what, deadline)
         try:
             spoken = writer.send(own, layout, kind, weight, factor)
         except TransportError as error:
@@ -316,7 +343,8 @@ class RankClient:
             if received < signed_end:
                 tag.update(frame[received : min(received + count, signed_end)])
             received += count
-        authentic = _wire.tags_equal(tag.digest(), frame[signed_end:])
+        due = tag.digest() if self._down is None else self._down.next(tag.digest())
+        authentic = _wire.tags_equal(due, frame[signed_end:])
         header = _frame.expect_whole(_frame.parse_headers(frame, ceiling), length, authentic)
         whence = f"reading {what} of rank {self.rank} from {self._link.peer}"
         _frame.check_answer(header, kind, layout, [tensor.name for tensor in own], whence)
