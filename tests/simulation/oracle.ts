@@ -69,12 +69,20 @@ export class Oracle {
   readonly #violations: string[];
   /** Hosts in the order of the fold. */
   readonly #hosts: readonly (readonly number[])[];
+  /** The present life of a process, by its name; undefined while it is down. */
+  readonly #life: (name: string) => string | undefined;
+  /** By round: the life of the controller that closed it, and of the relays that had its result. */
+  readonly #witnesses = new Map<string, { controller: string | undefined; relays: Set<string> }>();
   /** Results that were checked. */
   results = 0;
 
-  /** @param violations Where what is wrong is put down. */
-  constructor(plan: Plan, violations: string[]) {
+  /**
+   * @param violations Where what is wrong is put down.
+   * @param life The present life of a process, by its name; undefined while it is down.
+   */
+  constructor(plan: Plan, violations: string[], life: (name: string) => string | undefined) {
     this.#plan = plan;
+    this.#life = life;
     this.#violations = violations;
     this.#attempts = Array.from({ length: plan.worldSize }, () => []);
     this.#hosts = [...plan.hosts].sort((a, b) => a[0]! - b[0]!);
@@ -200,7 +208,9 @@ export class Oracle {
     if (counts && own !== attempt.id) wrong(`its own frame is not in it, but ${own ?? "none"}`);
     // Whoever shares a frame shares the round: this is what agreement means.
     const round = [...ids].sort(([a], [b]) => a - b).map((one) => one.join(":")).join(",");
+    this.#remember(round, attempt.rank);
     for (const frame of frames.values()) {
+      if (frame.round !== undefined && this.#forgotten(frame.round)) frame.round = round;
       frame.round ??= round;
       if (frame.round !== round) {
         wrong(
@@ -210,6 +220,31 @@ export class Oracle {
       }
     }
     return frames;
+  }
+
+  /** A rank has the result of a round, and so has its relay. */
+  #remember(round: string, rank: number): void {
+    const index = this.#plan.hosts.findIndex((ranks) => ranks.includes(rank));
+    const name = `relay${index}`;
+    let witness = this.#witnesses.get(round);
+    if (witness === undefined) {
+      witness = { controller: this.#life("controller"), relays: new Set() };
+      this.#witnesses.set(round, witness);
+    }
+    witness.relays.add(`${name} ${this.#life(name)}`);
+  }
+
+  /**
+   * Whether nobody is left who could tell a new controller that a round has closed: then the work of those
+   * who did not get its result counts again.
+   */
+  #forgotten(round: string): boolean {
+    const { controller, relays } = this.#witnesses.get(round)!;
+    return controller !== this.#life("controller") &&
+      ![...relays].some((one) => {
+        const [name, life] = one.split(" ");
+        return this.#life(name!) === life;
+      });
   }
 
   /** Conservation: the result is the fold of these frames, bit for bit. */

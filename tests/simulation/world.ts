@@ -56,7 +56,8 @@ export class World {
     this.plan = plan;
     this.trace = trace;
     this.lan = new Lan(plan.seed, plan.weather, trace);
-    this.oracle = new Oracle(plan, this.violations);
+    const life = (name: string) => this.processes.get(name)?.host?.name;
+    this.oracle = new Oracle(plan, this.violations, life);
     this.random = new Random(plan.seed, 0x776f);
     this.calmRounds = Array.from({ length: plan.worldSize }, () => 0);
   }
