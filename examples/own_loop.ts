@@ -2,11 +2,11 @@
  * The shortest use of Tierfold: a training loop of your own whose weights are averaged every few steps.
  *
  *     export TIERFOLD_SALT=$(openssl rand -hex 16)
- *     deno run --allow-net --allow-env controller.ts --listen 127.0.0.1:7070 --world-size 2 &
- *     deno run --allow-net --allow-env relay.ts --host here --ranks 0-1 \
+ *     deno run --allow-net=127.0.0.1 "--allow-env=TIERFOLD_*" controller.ts --listen 127.0.0.1:7070 --world-size 2 &
+ *     deno run --allow-net=127.0.0.1 "--allow-env=TIERFOLD_*" relay.ts --host here --ranks 0-1 \
  *       --world-size 2 --controller 127.0.0.1:7070 --listen 127.0.0.1:7071 &
- *     deno run --allow-net --allow-env examples/own_loop.ts 127.0.0.1:7071 0 2 &
- *     deno run --allow-net --allow-env examples/own_loop.ts 127.0.0.1:7071 1 2
+ *     deno run --allow-net=127.0.0.1 "--allow-env=TIERFOLD_*" examples/own_loop.ts 127.0.0.1:7071 0 2 &
+ *     deno run --allow-net=127.0.0.1 "--allow-env=TIERFOLD_*" examples/own_loop.ts 127.0.0.1:7071 1 2
  *
  * Rank 0 holds points of y = 3x + 1 left of zero, rank 1 some right of it. Both end with the same line.
  *

@@ -2,7 +2,7 @@
  * A replica: follows a training cluster's consensus through its deltas, holds live weights, and names
  * digits over HTTP while training goes on.
  *
- *     AXIOM_FLEET_KEY=... deno run --allow-net --allow-env=AXIOM_* examples/replica.ts \
+ *     AXIOM_FLEET_KEY=... deno run --allow-net=127.0.0.1 "--allow-env=AXIOM_*" examples/replica.ts \
  *       [--listen HOST:PORT] [--http HOST:PORT] [--fleet-key-file FILE]
  *
  * It prints `listening HOST:PORT`, an address to give to the controller as --delta-peers, and

@@ -1,7 +1,7 @@
 /**
  * One rank of the digits example: trains on its own shard and averages with the others every few steps.
  *
- *     TIERFOLD_SALT=... deno run --allow-net --allow-env examples/digits/rank.ts \
+ *     TIERFOLD_SALT=... deno run --allow-net=127.0.0.1 --allow-env=TIERFOLD_SALT examples/digits/rank.ts \
  *       RELAY RANK WORLD_SIZE ROUNDS SEED [f32|bf16]
  *
  * @module
