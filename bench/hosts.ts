@@ -2,7 +2,7 @@
  * `deno task bench:hosts`: rounds across hosts, each a network namespace behind a shaped link, beside
  * gloo in the same namespaces. Needs root and Debian's iproute2; cleans up after itself on any exit.
  *
- *     deno task bench:hosts [--quick] [--json FILE] [--out DIR] [--docs]
+ *     deno task bench:hosts [--quick] [--runs N] [--json FILE] [--out DIR] [--docs]
  *
  * @module
  */
@@ -25,9 +25,8 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 
 /** What the whole bench measures, or a short part of it. */
-function plans(quick: boolean, names: readonly HostsName[]): HostsPlan[] {
+function plans(quick: boolean, runs: number, names: readonly HostsName[]): HostsPlan[] {
   const sizes = quick ? [4_000, MIB] : [4_000, 64 * KIB, MIB, 16 * MIB];
-  const runs = quick ? 1 : 3;
   const common = { ranksPerHost: 2, sizes, runs, names, secondsPerRun: quick ? 3 : 15 };
   return (quick ? [1e9] : [1e9, 1e8]).flatMap((bitsPerSecond) =>
     (quick ? [2] : [2, 4]).map((hosts) => ({ hosts, bitsPerSecond, ...common }))
@@ -37,11 +36,18 @@ function plans(quick: boolean, names: readonly HostsName[]): HostsPlan[] {
 async function main(): Promise<number> {
   const options = new Command("bench:hosts").description("Measures rounds across shaped links.")
     .option("--quick", "2 hosts, 1 Gbit/s, up to 1 MiB")
+    .option("--runs <n>", "interleaved runs of every row")
     .option("--json <file>", "write the figures")
     .option("--out <dir>", "folder for plots and figures", "bench/out")
     .option("--docs", "write them to docs/performance instead, for deno task bench:report")
     .parse(Deno.args, { from: "user" })
-    .opts<{ quick?: true; json?: string; out: string; docs?: true }>();
+    .opts<{ quick?: true; runs?: string; json?: string; out: string; docs?: true }>();
+
+  const quick = options.quick ?? false;
+  const runs = Number(options.runs ?? (quick ? 1 : 3));
+  if (!Number.isInteger(runs) || runs < 1) {
+    throw new RangeError(`--runs: "${options.runs}" is not a whole number from 1`);
+  }
 
   const reason = await networkUnavailable();
   if (reason !== undefined) {
@@ -61,7 +67,7 @@ async function main(): Promise<number> {
   const machine = describeMachine();
   console.error(machineLine(machine));
   const rows: HostsFigures["rows"] = [];
-  for (const plan of plans(options.quick ?? false, names)) {
+  for (const plan of plans(quick, runs, names)) {
     console.error(`${plan.hosts} hosts x ${plan.ranksPerHost}, ${formatLink(plan.bitsPerSecond)}`);
     rows.push(...await measureHosts(plan, watch, (line) => console.error(line)));
   }
