@@ -97,8 +97,8 @@ export function concat(...pieces: Uint8Array[]): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * Fails when one call of `action` takes `limit` bytes of memory or more, even if it drops them again:
- * what it took is measured before the collector can have come by in every one of the calls.
+ * Fails when calls of `action` take `limit` bytes of memory or more, even if they drop them again: the
+ * collector cannot have come by in half of the calls.
  */
 export function expectLittleMemory(limit: number, action: () => void): void {
   const used = () => {
