@@ -36,7 +36,7 @@ if (import.meta.main) {
       rounds: outcome.rounds,
     });
     if (outcome.left.length === 0) {
-      throw new PeerFailure(`all ranks were lost: ${outcome.lost.join(", ")}`);
+      throw new PeerFailure(`all ranks were lost: ${[...new Set(outcome.lost)].join(", ")}`);
     }
   });
 }

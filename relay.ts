@@ -23,8 +23,11 @@ if (import.meta.main) {
     }, signal);
     getLogger(["tierfold", "relay"]).info("done after {rounds} rounds", { rounds: outcome.rounds });
     if (outcome.left.length === 0) {
+      const { lost } = outcome;
       throw new PeerFailure(
-        `all ranks of host ${options.host} were lost: ${outcome.lost.join(", ")}`,
+        lost.length === 0
+          ? `no rank of host ${options.host} came`
+          : `all ranks of host ${options.host} were lost: ${[...new Set(lost)].join(", ")}`,
       );
     }
   });

@@ -6,6 +6,7 @@
 import { getLogger } from "@logtape/logtape";
 import type { FoldBarrier } from "../fold/barrier.ts";
 import type { Bytes, SlotReader } from "../frames/slot.ts";
+import { WireError } from "../wire/errors.ts";
 import type { ControlMessage, HelloStanding } from "../wire/control.ts";
 import { Comebacks, LOST } from "./comebacks.ts";
 import type { Host, Membership } from "./membership.ts";
@@ -91,6 +92,17 @@ export class Reception {
    */
   async admit(port: RelayPort, hello: ControlMessage & { type: "hello" }): Promise<Host> {
     const { host: name, ranks, narrow = false, standing } = hello;
+    const { worldSize } = this.#membership;
+    if (hello.worldSize !== undefined && hello.worldSize !== worldSize) {
+      throw new WireError(
+        "membership",
+        "connection",
+        `Hello of host ${
+          JSON.stringify(name)
+        }: its relay was told world size ${hello.worldSize}, this ` +
+          `session has ${worldSize}; start the relay with --world-size ${worldSize}`,
+      );
+    }
     const barrier = this.#barrier;
     const given = (standing && this.#comebacks.key(standing.instance)) ?? ranks[0];
     await this.#vacate(given ?? -1, port);

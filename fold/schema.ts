@@ -68,7 +68,10 @@ export function schemaDifference(
     const tensor = header.tensors[i]!;
     const wanted = reference.tensors[i]!;
     if (tensor.dtype !== wanted.dtype && !options.anyDtype) {
-      return `tensor ${i} has dtype ${tensor.dtype}, expected ${wanted.dtype}`;
+      return `tensor ${i} has dtype ${named(tensor.dtype)}, expected ${
+        named(wanted.dtype)
+      }; all ranks ` +
+        "send the same";
     }
     if (shapeText(tensor.shape) !== shapeText(wanted.shape)) {
       return `tensor ${i} has shape ${shapeText(tensor.shape)}, expected ${
@@ -120,4 +123,8 @@ export function splitBySchema(
     return difference === undefined ? [] : [{ index, difference }];
   });
   return { kept: winner.members, odd };
+}
+
+function named(dtype: number): string {
+  return dtype === DTYPE_F32 ? "f32" : dtype === DTYPE_BF16 ? "bf16" : `${dtype}`;
 }

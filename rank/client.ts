@@ -138,19 +138,21 @@ export class RankClient {
    *
    * @param tensors f32 values; results are written into them. Unchanged when this throws.
    * @param options.kind "model" when left out.
-   * @param options.mass What this rank's work weighs; see {@link gammaMass}. A Control round sends its
-   *   tensors as they are, whatever their mass.
+   * @param options.mass What this rank's work weighs, 1 when left out; see {@link gammaMass}. A Control
+   *   round sends its tensors as they are, whatever their mass.
    * @throws {RangeError} when a tensor or the mass is not usable; nothing was sent.
    * @throws {TransportError} when the relay closes, breaks or takes too long; the client is closed.
    * @throws {WireError} when an answer is not authentic or does not fit; the client is closed.
    */
   async allReduce(
     tensors: readonly TensorLike[],
-    options: { kind?: RoundKind; mass: number },
+    options: { kind?: RoundKind; mass?: number } = {},
   ): Promise<RoundResult> {
-    const { kind = "model", mass } = options;
+    const { kind = "model", mass = 1 } = options;
     if (!(Number.isFinite(mass) && mass >= 0)) {
-      throw new RangeError(`sending round ${this.#round}: mass ${mass} is not finite and >= 0`);
+      throw new RangeError(
+        `sending round ${this.#round}: mass ${mass} (${typeof mass}) is not a finite number >= 0`,
+      );
     }
     const own = normalizeTensors(tensors);
     if (this.#busy) {

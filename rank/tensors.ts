@@ -30,15 +30,28 @@ export interface Tensor {
 /**
  * Fills in what the caller left out.
  *
+ * @throws {TypeError} when they are not a list of tensors.
  * @throws {RangeError} when a shape does not fit its values.
  */
 export function normalizeTensors(tensors: readonly TensorLike[]): Tensor[] {
-  return tensors.map((tensor, i) => {
+  // Programs run without a type check too.
+  if (!Array.isArray(tensors)) {
+    throw new TypeError(`sending tensors: expected a list of them, got ${kindOf(tensors)}`);
+  }
+  return tensors.map((tensor: TensorLike, i) => {
     const { data, name, shape } = tensor instanceof Float32Array
       ? { data: tensor, name: undefined, shape: undefined }
       : tensor;
-    const dims = shape ?? [data.length];
     const label = name ?? `tensor ${i}`;
+    if (!(data instanceof Float32Array)) {
+      const given = data ?? tensor;
+      throw new TypeError(
+        `sending ${label}: expected a Float32Array, or an object whose data is one, got ${
+          kindOf(given)
+        }`,
+      );
+    }
+    const dims = shape ?? [data.length];
     if (elementCount(dims) !== data.length) {
       throw new RangeError(
         `sending ${label}: shape [${dims.join(", ")}] has ${
@@ -50,6 +63,12 @@ export function normalizeTensors(tensors: readonly TensorLike[]): Tensor[] {
     const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
     return { name: label, shape: dims, data, bytes };
   });
+}
+
+function kindOf(value: unknown): string {
+  return value === null || typeof value !== "object"
+    ? typeof value
+    : value.constructor?.name ?? "object";
 }
 
 /**

@@ -223,7 +223,8 @@ export class Lifeline implements UplinkEvents {
       hello: () => {
         const { ranks, narrow } = this.#host.introduction();
         const standing = this.#standing.hello();
-        return { type: "hello", host: settings.host, ranks: [...ranks], narrow, standing };
+        const { host, worldSize } = settings;
+        return { type: "hello", host, ranks: [...ranks], narrow, standing, worldSize };
       },
       salt: settings.salt,
       requireNonce: settings.terms?.requireNonce ?? false,

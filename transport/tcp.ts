@@ -133,13 +133,15 @@ export class TcpListener {
       return new TcpListener(Deno.listen(address), options);
     } catch (cause) {
       const text = cause instanceof Error ? cause.message : String(cause);
+      const remedy = cause instanceof Deno.errors.NotCapable
+        ? `--allow-net=${formatAddress(address)} is enough`
+        : "choose another address or port, or stop the process that holds it";
       throw new TransportError(
         "address",
-        `listening on ${
-          formatAddress(address)
-        }: ${text}; choose another address or port, or stop ` +
-          "the process that holds it",
-        { cause },
+        `listening on ${formatAddress(address)}: ${text}; ${remedy}`,
+        {
+          cause,
+        },
       );
     }
   }

@@ -9,7 +9,8 @@
  * Bytes after Hello's ranks are ignored: later versions of flodl append a list of model signatures. Ours
  * appends an empty such list, the string "tierfold" and an integer of flags: 1 says that results may
  * carry bf16; 2 that the relay's standing follows, five integers: instance, session, round, frames sent,
- * and whether the last one's result is due. To such a relay HelloAck carries the string "tierfold", flags
+ * and whether the last one's result is due; 4 that a nonce follows; 8 that the world size follows that the
+ * relay was told. To such a relay HelloAck carries the string "tierfold", flags
  * 2, and three integers: session, round, and what became of that frame: 0 none was due, 1 send it again,
  * 2 wait for its result.
  *
@@ -17,7 +18,7 @@
  */
 import { BincodeReader, BincodeWriter } from "./bincode.ts";
 import { WireError } from "./errors.ts";
-import { MAX_HOST_NAME_BYTES } from "./limits.ts";
+import { MAX_HOST_NAME_BYTES, MAX_WORLD_SIZE } from "./limits.ts";
 import { NONCE_BYTES } from "./seal.ts";
 
 /** Where a relay stands in the rounds, across its channels. */
@@ -58,6 +59,8 @@ export type ControlMessage =
     standing?: HelloStanding;
     /** The relay's nonce, 32 hex digits: it offers seals, and says Hello again under them. */
     nonce?: string;
+    /** The world size that the relay was told. */
+    worldSize?: number;
   }
   /** The controller's nonce, 32 hex digits; only in answer to the relay's. */
   | { type: "nonce"; nonce: string }
@@ -71,6 +74,7 @@ const EXTENSION = "tierfold";
 const NARROW = 1;
 const STANDING = 2;
 const SEALS = 4;
+const WORLD_SIZE = 8;
 /** Far from the variants of flodl. */
 const NONCE_VARIANT = 250;
 const FATES: readonly FrameFate[] = ["none", "again", "held"];
@@ -105,18 +109,17 @@ export function encodeControl(message: ControlMessage): Uint8Array {
 }
 
 function writeAdditions(out: BincodeWriter, hello: ControlMessage & { type: "hello" }): void {
-  const { narrow, standing, nonce } = hello;
-  if (!narrow && standing === undefined && nonce === undefined) return;
-  out.uint(0).string(EXTENSION);
-  out.uint(
-    (narrow ? NARROW : 0) | (standing === undefined ? 0 : STANDING) |
-      (nonce === undefined ? 0 : SEALS),
-  );
+  const { narrow, standing, nonce, worldSize } = hello;
+  const flags = (narrow ? NARROW : 0) | (standing === undefined ? 0 : STANDING) |
+    (nonce === undefined ? 0 : SEALS) | (worldSize === undefined ? 0 : WORLD_SIZE);
+  if (flags === 0) return;
+  out.uint(0).string(EXTENSION).uint(flags);
   if (standing !== undefined) {
     const { instance, session, round, sent, pending } = standing;
     out.uint(instance).uint(session).uint(round).uint(sent).uint(pending ? 1 : 0);
   }
   if (nonce !== undefined) out.string(nonce);
+  if (worldSize !== undefined) out.uint(worldSize);
 }
 
 /**
@@ -180,7 +183,7 @@ function decodeVariant(input: BincodeReader): ControlMessage {
 /** Our own additions, where they follow; whatever else follows is not ours to judge. */
 function readAdditions(
   input: BincodeReader,
-): { narrow?: true; standing?: HelloStanding; nonce?: string } {
+): { narrow?: true; standing?: HelloStanding; nonce?: string; worldSize?: number } {
   const flags = leniently(() => {
     if (input.remaining === 0 || input.uint("the number of signatures", 0) !== 0) return 0;
     if (input.string("an addition to Hello", EXTENSION.length) !== EXTENSION) return 0;
@@ -189,10 +192,15 @@ function readAdditions(
   const standing = flags & STANDING ? leniently(() => readStanding(input)) : undefined;
   const unread = (flags & STANDING) !== 0 && standing === undefined;
   const nonce = flags & SEALS && !unread ? leniently(() => readNonce(input)) : undefined;
+  const lost = unread || (flags & SEALS) !== 0 && nonce === undefined;
+  const worldSize = flags & WORLD_SIZE && !lost
+    ? leniently(() => input.uint("the world size", MAX_WORLD_SIZE))
+    : undefined;
   return {
     ...(flags & NARROW ? { narrow: true } : {}),
     ...(standing ? { standing } : {}),
     ...(nonce === undefined ? {} : { nonce }),
+    ...(worldSize === undefined ? {} : { worldSize }),
   };
 }
 

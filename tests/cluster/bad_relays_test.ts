@@ -229,10 +229,12 @@ Deno.test("relays of ours that are told something wrong say what", async (t) => 
       log: "rank 1 is carried",
     },
     {
-      name: "a rank outside the world",
+      name: "another world size",
       told: { ranks: [2, 3], worldSize: 4 },
-      text: 'because: Hello of host "host-1": rank 3 is not below the world size 3',
-      log: "rank 3 is not below",
+      text:
+        'because: Hello of host "host-1": its relay was told world size 4, this session has 3; ' +
+        "start the relay with --world-size 3",
+      log: "was told world size 4",
     },
   ];
   for (const { name, told, text, log } of rows) {

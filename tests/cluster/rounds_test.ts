@@ -282,7 +282,7 @@ Deno.test("a client says what it will not send, and lives on", async () => {
   const [client, other] = await session.ranks();
   const one = new Float32Array(1);
   const rows: [tensors: TensorLike[], options: { mass: number }, text: string][] = [
-    [[one], { mass: -1 }, "sending round 0: mass -1 is not finite and >= 0"],
+    [[one], { mass: -1 }, "sending round 0: mass -1 (number) is not a finite number >= 0"],
     [[one], { mass: NaN }, "mass NaN"],
     [[one], { mass: Infinity }, "mass Infinity"],
     [

@@ -21,7 +21,7 @@ Deno.test("schema: differences name the tensor and both sides", () => {
     [header([2], [1, 3], []), "tensor 1 has shape [1, 3], expected [3, 1]"],
     [header([2], [3], []), "tensor 1 has shape [3], expected [3, 1]"],
     [header([2], [3, 1], [1]), "tensor 2 has shape [1], expected []"],
-    [changed(base, { dtype: 1 }), "tensor 1 has dtype 1, expected 0"],
+    [changed(base, { dtype: 1 }), "tensor 1 has dtype bf16, expected f32; all ranks send the same"],
   ];
   for (const [other, difference] of rows) assertEquals(schemaDifference(other, base), difference);
   const error = schemaError("rank 3", "it is odd", "rank 0");

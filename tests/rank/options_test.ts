@@ -1,5 +1,5 @@
 import { hex, SESSION_SALT } from "../vectors.ts";
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { RankClient, type RankOptions, tcp } from "../../mod.ts";
 import { checkOptions } from "../../rank/options.ts";
 import { layoutFor, normalizeTensors } from "../../rank/tensors.ts";
@@ -166,4 +166,13 @@ Deno.test("rank tensors: names and shapes that are left out; layouts that are ke
       layoutFor([flat!, { ...named!, shape: [4] }], DTYPE_F32, first),
     ]
   ) assertEquals(other === first, false);
+});
+
+Deno.test("rank tensors: what is none is a TypeError that says what came", () => {
+  const given = (value: unknown) => () => normalizeTensors(value as never);
+  assertThrows(given(new Float32Array(2)), TypeError, "expected a list of them, got Float32Array");
+  assertThrows(given(undefined), TypeError, "got undefined");
+  assertThrows(given([[1, 2]]), TypeError, "sending tensor 0: expected a Float32Array");
+  assertThrows(given([new Float64Array(2)]), TypeError, "got Float64Array");
+  assertThrows(given([{ name: "w", data: [1] }]), TypeError, "sending w: expected a Float32Array");
 });

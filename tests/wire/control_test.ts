@@ -206,6 +206,23 @@ Deno.test("control: a relay's standing and its answer have their bytes", () => {
   });
 });
 
+Deno.test("control: the world size follows whatever else does, and is left out where that is unreadable", () => {
+  const nonce = "0f".repeat(16);
+  const standing = { instance: 7, session: 8, round: 9, sent: 1, pending: false };
+  for (const more of [{}, { standing }, { nonce }, { narrow: true, standing, nonce }]) {
+    const hello: ControlMessage = { type: "hello", host: "a", ranks: [0], ...more, worldSize: 300 };
+    assertEquals(decodeControl(encodeControl(hello)), hello);
+  }
+  const odd = encodeControl({
+    type: "hello",
+    host: "a",
+    ranks: [0],
+    nonce: "x".repeat(32),
+    worldSize: 3,
+  });
+  assertEquals(decodeControl(odd), { type: "hello", host: "a", ranks: [0] });
+});
+
 Deno.test("control: what breaks the protocol is refused by name", () => {
   const hello = (host: string, ranks: number[]) => encodeControl({ type: "hello", host, ranks });
   const cases: [Uint8Array, RegExp][] = [
