@@ -8,6 +8,7 @@ import { Buffer } from "node:buffer";
 import { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Connection } from "./connection.ts";
+import { SocketConnection } from "./node_socket.ts";
 
 /** Bytes asked of the connection at once: a few records of TLS, 16 KiB each. */
 const READ_BYTES = 64 * 1024;
@@ -86,86 +87,28 @@ async function writeAll(connection: Connection, bytes: Uint8Array): Promise<void
 }
 
 /** What node:tls gives, as a connection: bytes go in and out in the clear, TLS is below. */
-export class TlsConnection implements Connection {
-  readonly peer: string;
-  readonly #socket: TLSSocket;
+export class TlsConnection extends SocketConnection {
   /** The connection that carries the TLS. */
   readonly #below: Connection;
-  readonly #carrier: Carrier;
-  #ahead: Uint8Array = new Uint8Array(0);
-  #ended = false;
-  #error: Error | undefined;
-  #wake = () => {};
 
   constructor(socket: TLSSocket, below: Connection, carrier: Carrier) {
-    this.#socket = socket;
-    this.#carrier = carrier;
+    super(socket, below.peer, () => carrier.starved());
     this.#below = below;
-    this.peer = below.peer;
-    socket.on("readable", () => this.#wake());
-    socket.on("end", () => {
-      this.#ended = true;
-      this.#wake();
-    });
-    socket.on("error", (error: Error) => {
-      this.#error ??= error;
-      this.#wake();
-    });
-    socket.on("close", () => this.#wake());
     // TLS itself does not notice everything that happens to what carries it.
     carrier.stream.on("error", (error) => socket.destroy(error));
     if (carrier.stream.errored) socket.destroy(carrier.stream.errored);
   }
 
-  async read(into: Uint8Array): Promise<number | null> {
-    while (this.#ahead.length === 0) {
-      const chunk: Buffer | null = this.#socket.read();
-      if (chunk !== null) this.#ahead = chunk;
-      else if (this.#error !== undefined) throw this.#error;
-      else if (this.#ended) return null;
-      else if (this.#socket.destroyed) throw new Error("the connection is closed");
-      else {
-        this.#carrier.starved();
-        await new Promise<void>((resolve) => this.#wake = resolve);
-      }
-    }
-    const count = Math.min(into.length, this.#ahead.length);
-    into.set(this.#ahead.subarray(0, count));
-    this.#ahead = this.#ahead.subarray(count);
-    return count;
-  }
-
-  async write(bytes: Uint8Array): Promise<number> {
-    const part = Buffer.from(bytes.subarray(0, WRITE_BYTES));
-    await this.#settled((done) => this.#socket.write(part, done));
-    return part.length;
-  }
-
-  closeWrite(): Promise<void> {
-    return this.#settled((done) => this.#socket.end(done));
+  override write(bytes: Uint8Array): Promise<number> {
+    return super.write(bytes.slice(0, WRITE_BYTES));
   }
 
   welcome(): void {
     this.#below.welcome?.();
   }
 
-  close(): void {
-    this.#socket.destroy();
+  override close(): void {
+    super.close();
     this.#below.close();
-  }
-
-  /** Waits for a callback, or for the end of the socket: node forgets some callbacks when it ends. */
-  #settled(begin: (done: (error?: Error | null) => void) => void): Promise<void> {
-    const socket = this.#socket;
-    return new Promise((resolve, reject) => {
-      const closed = () => reject(this.#error ?? new Error("the connection is closed"));
-      if (socket.destroyed) return closed();
-      socket.once("close", closed);
-      begin((error) => {
-        socket.off("close", closed);
-        if (error) reject(error);
-        else resolve();
-      });
-    });
   }
 }
