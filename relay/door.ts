@@ -99,7 +99,7 @@ export class Door {
       round: this.#barrier.round,
     });
     this.#events.waits();
-    await new Promise<void>((resolve, giveUp) => {
+    const waiting = new Promise<void>((resolve, giveUp) => {
       const enter = () => {
         // It may have hung up meanwhile.
         if (this.#ports.get(rank) === port) this.#events.enter(rank, port);
@@ -107,6 +107,14 @@ export class Door {
       };
       this.#joiners.push({ port, enter, giveUp });
     });
+    const { joinDeadlineMs } = this.#settings;
+    // A round has a deadline of its own; a result to catch up with may never come.
+    const timer = port.asks ? setTimeout(() => this.#tooLong(port), joinDeadlineMs) : undefined;
+    try {
+      await waiting;
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   /** A connection has ended; gives the rank whose place it had. */
@@ -131,6 +139,18 @@ export class Door {
         joiner.giveUp(error);
       }
     }
+  }
+
+  /** Turns away one that waited for the consensus. */
+  #tooLong(port: RankPort): void {
+    const { round } = this.#barrier;
+    for (const joiner of this.#joiners.filter((joiner) => joiner.port === port)) {
+      const text =
+        `giving the consensus to ${port.peer}: no Model round up to round ${round} had a ` +
+        `result within ${this.#settings.joinDeadlineMs} ms; connect without asking for it`;
+      joiner.giveUp(new WireError("membership", "connection", text));
+    }
+    this.#joiners = this.#joiners.filter((joiner) => joiner.port !== port);
   }
 
   /** The session is over. */

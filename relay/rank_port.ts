@@ -284,9 +284,16 @@ export class RankPort {
     const first = this.#link.readFully(this.#prefix, `a frame of rank ${rank}`);
     const gone = new Promise<never>((_, reject) => {
       first.then((there) => {
-        if (there) return;
-        const text = `rank ${rank} closed its connection before it was let in`;
-        reject(new TransportError("closed", text));
+        if (!there) {
+          const text = `rank ${rank} closed its connection before it was let in`;
+          reject(new TransportError("closed", text));
+        } else if (this.#asks) {
+          // Its end would not be heard any more, however long it waits.
+          const text =
+            `letting in rank ${rank} at ${this.peer}: it asks for the consensus, and sent ` +
+            "a frame before it had it";
+          reject(new WireError("membership", "connection", text));
+        }
       }, reject);
     });
     this.#first = first;

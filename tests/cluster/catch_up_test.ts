@@ -1,9 +1,11 @@
 // A rank that comes late gets the consensus first, and holds nobody up.
-import { assertEquals } from "@std/assert";
-import { decodeCatchUp, encodeCatchUp } from "../../wire/catch_up.ts";
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { CATCH_UP, decodeCatchUp, encodeCatchUp } from "../../wire/catch_up.ts";
 import { WireError } from "../../wire/errors.ts";
+import { encodeHandshake, PROTOCOL_F32 } from "../../wire/handshake.ts";
 import { SALT } from "../vectors.ts";
 import { eachCut, eachFlip, refused, tryDecode } from "../wire/torture.ts";
+import { frameOf, prefixed, RawPeer } from "./raw.ts";
 import { average, Session } from "./session.ts";
 import { failure, soon } from "./waiting.ts";
 
@@ -75,6 +77,37 @@ Deno.test("catch up: after a Control round the joiner waits for the next Model r
   assertEquals((await soon("the round", stays!.allReduce(values, { mass: 1 }))).mass, 1);
   const back = await soon("rank 1 is let in", coming);
   assertEquals([back.consensus?.mass, mine], [1, one(9)]);
+  await session.finish();
+});
+
+Deno.test("catch up: where no Model round ends, the joiner is turned away in time", async () => {
+  const relays = { 0: { joinDeadlineMs: 400 } };
+  await using session = await Session.start({ hosts: [[0, 1]], relays });
+  const [stays, leaves] = await session.ranks();
+  await leaves!.close();
+  await session.log.has("rank 1 left");
+  await soon("the counts", stays!.gatherCounts(5));
+  const text = "no Model round up to round 1 had a result within 400 ms";
+  await failure("rank 1", session.rank(1, { catchUp: one(0) }), text);
+  // Its place is free again.
+  const back = await session.rank(1);
+  await average([stays!, back], [...one(1), ...one(3)], [1, 1]);
+  await session.finish();
+});
+
+Deno.test("catch up: who sends a frame instead of waiting loses its connection, not its place", async () => {
+  await using session = await Session.start({ hosts: [[0, 1]] });
+  const [stays, leaves] = await session.ranks();
+  await leaves!.close();
+  await session.log.has("rank 1 left");
+  await soon("the counts", stays!.gatherCounts(5));
+  using hasty = await RawPeer.connect(session.relayOf(1));
+  await hasty.write(encodeHandshake({ version: PROTOCOL_F32 | CATCH_UP, rank: 1, worldSize: 2 }));
+  await hasty.write(prefixed(frameOf([[1]])));
+  const reason = await hasty.refusal();
+  assertStringIncludes(reason, "it asks for the consensus, and sent a frame before it had it");
+  const back = await session.rank(1);
+  await average([stays!, back], [...one(1), ...one(3)], [1, 1]);
   await session.finish();
 });
 
