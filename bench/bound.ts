@@ -1,6 +1,6 @@
 /**
- * What no implementation of the authenticated protocol can beat on a machine: the time its cores need
- * to hash what the protocol makes them hash.
+ * What no implementation of the plain authenticated wire can beat on a machine: the time its cores need
+ * to hash what the wire makes them hash.
  *
  * In model images of M bytes, for R ranks on H hosts, with one relay per host and one controller:
  *
@@ -17,10 +17,18 @@
  * times the cores, as if all hashing could be spread evenly and nothing else cost anything: no copies,
  * no system calls, no sums, and no waiting of one tier for another.
  *
+ * On sealed channels a record's tag does not go over its frame once more, and the relay verifies the
+ * result's frame instead of its record: 3R + 3H + 1, or 16 of the 19.
+ *
  * @module
  */
 
-/** Model images hashed in one round by all processes together. */
+/** Model images that sealed channels hash in one round. */
+export function sealedImages(ranks: number, hosts: number): number {
+  return 3 * ranks + 3 * hosts + 1;
+}
+
+/** Model images hashed in one round by all processes together, on the plain wire. */
 export function hashedImages(ranks: number, hosts: number): number {
   return 3 * ranks + 5 * hosts + 2;
 }

@@ -41,7 +41,7 @@ export function hostsRounds(plan: HostsPlan, bytes: number): RoundPlan {
   const boundMs = starBoundMs(plan.hosts, bytes, plan.bitsPerSecond);
   const fit = Math.floor(plan.secondsPerRun * 1e3 / boundMs) - 2;
   const rounds = Math.min(enough, Math.max(3, fit));
-  return { bytes, warm: rounds < 9 ? 1 : enough > 100 ? 20 : 2, rounds };
+  return { bytes, warm: rounds < 9 ? 1 : enough > 100 ? 300 : 2, rounds };
 }
 
 /** Measures every size of the plan, the contenders interleaved, all in the same namespaces. */

@@ -96,6 +96,11 @@ export class RelayPort {
     return this.#instance;
   }
 
+  /** Whether the channel is sealed. */
+  get sealed(): boolean {
+    return this.#writer.sealed;
+  }
+
   /** Whether the channel has ended. */
   get gone(): boolean {
     return this.#gone;
@@ -150,7 +155,7 @@ export class RelayPort {
   async sendResult(record: Uint8Array, round: number): Promise<void> {
     await this.#send(
       `sending the result of round ${round}`,
-      () => this.#writer.raw(record, `the result of round ${round}`),
+      () => this.#writer.frame(record, `the result of round ${round}`),
     );
   }
 

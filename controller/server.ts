@@ -10,6 +10,7 @@ import { RoundDeadline } from "../fold/deadline.ts";
 import { type EagerEnd, RoundFolder } from "../fold/round_folder.ts";
 import { checkFoldable, schemaError } from "../fold/schema.ts";
 import type { Arriving } from "../frames/receive.ts";
+import type { RecordEnd } from "../frames/records.ts";
 import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
@@ -340,11 +341,8 @@ export class Controller implements RelayHost {
     const frames = barrier.contributors.map((key) => barrier.frame(key).header);
     const mass = frames.reduce((sum, { weight }) => sum + weight, 0);
     const step = await this.#state?.folding(frames[0]!, mass);
-    const header = await this.#folder.finish(
-      "broadcast",
-      { divide: true, narrow: this.#narrowResult(), step },
-      this.tagger,
-    );
+    const end = { divide: true, narrow: this.#narrowResult(), step };
+    const header = await this.#folder.finish(this.#recordEnd, end);
     clearTimeout(this.#graceTimer);
     const { frames: arrived, lagMs, deadlineMs } = this.#clock.close(header.kind);
     barrier.seal();
@@ -402,7 +400,13 @@ export class Controller implements RelayHost {
     const waits = !this.#outFree || this.#membership.unclaimed.length > 0;
     const narrows = this.#membership.hosts.every(({ narrow }) => narrow);
     if (waits || narrows || this.#state !== undefined) return undefined;
-    return { kind: "broadcast", divide: true, tagger: this.tagger };
+    return { ...this.#recordEnd, divide: true };
+  }
+
+  /** How the result leaves. */
+  get #recordEnd(): RecordEnd {
+    const plain = this.#reception.ports.some(({ sealed }) => !sealed);
+    return { kind: "broadcast", tagger: this.tagger, plain };
   }
 
   /**

@@ -5,9 +5,8 @@
  */
 import type { Arena } from "../kernels/arena.ts";
 import type { FoldKernel } from "../kernels/kernel.ts";
-import { RecordSealer } from "../frames/records.ts";
+import { type RecordEnd, RecordSealer } from "../frames/records.ts";
 import type { FrameSlot } from "../frames/slot.ts";
-import type { Tagger } from "../workers/tagger.ts";
 import { invariant, WireError } from "../wire/errors.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
 import type { FoldBarrier } from "./barrier.ts";
@@ -35,10 +34,8 @@ const CPU_BATCH = 4;
 const EAGER_BYTES = 1024 ** 2;
 
 /** How a round that is folded eagerly will end. */
-export interface EagerEnd {
-  kind: "host_frame" | "broadcast";
+export interface EagerEnd extends RecordEnd {
   divide: boolean;
-  tagger: Tagger;
 }
 
 /** The folding side of one tier's rounds. */
@@ -154,13 +151,12 @@ export class RoundFolder {
   /**
    * Ends the fold of a complete round, which must not be contested, and signs it.
    *
-   * @param kind The record in which the frame leaves.
+   * @param record How the frame leaves.
    * @returns The headers of the folded frame; the whole record lies in the slot.
    */
   async finish(
-    kind: "host_frame" | "broadcast",
+    record: RecordEnd,
     end: FoldEnd,
-    tagger: Tagger,
   ): Promise<FrameHeader> {
     const { contributors } = this.#barrier;
     const eager = this.#eager;
@@ -174,11 +170,11 @@ export class RoundFolder {
       return await eager.fold.finish();
     }
     this.#giveUpEager();
-    if (end.narrow || this.#isCompact()) return await this.#finishCompact(kind, end, tagger);
+    if (end.narrow || this.#isCompact()) return await this.#finishCompact(record, end);
     const frames = this.#barrier.takeReady();
     const fold = this.#start(frames);
     this.#fold = undefined;
-    const sealer = new RecordSealer(this.#out, kind, tagger);
+    const sealer = new RecordSealer(this.#out, record);
     const header = await fold.finish(
       frames,
       end.divide,
@@ -205,7 +201,7 @@ export class RoundFolder {
     const end = getEnd();
     if (end === undefined) return;
     this.#out.reserve(frames[0]!.header.length);
-    const sealer = new RecordSealer(this.#out, end.kind, end.tagger);
+    const sealer = new RecordSealer(this.#out, end);
     const fold = new EagerFold(this.#kernel, frames, this.#out.frame, sealer, end.divide);
     this.#eager = { fold, members };
   }
@@ -216,9 +212,8 @@ export class RoundFolder {
   }
 
   async #finishCompact(
-    kind: "host_frame" | "broadcast",
+    record: RecordEnd,
     end: FoldEnd,
-    tagger: Tagger,
   ): Promise<FrameHeader> {
     this.#fold = undefined;
     this.#compact ??= new CompactFold(this.#arena);
@@ -226,7 +221,7 @@ export class RoundFolder {
     let sealer: RecordSealer | undefined;
     const place = (length: number) => {
       this.#out.reserve(length);
-      sealer = new RecordSealer(this.#out, kind, tagger);
+      sealer = new RecordSealer(this.#out, record);
       return this.#out.frame;
     };
     const header = await this.#compact.fold(frames, end, place, (to) => sealer!.advance(to));

@@ -22,11 +22,11 @@ import {
 } from "../wire/mux.ts";
 import { isRefusal } from "../wire/refusal.ts";
 import type { FrameHeader } from "../wire/round_frame.ts";
-import type { Seals } from "../wire/seal.ts";
+import { frameRecordTag, type Seals } from "../wire/seal.ts";
 import type { Tagger, TagLane } from "../workers/tagger.ts";
 import { type Arriving, receiveFrame } from "./receive.ts";
 import { readRefusal } from "./refusals.ts";
-import { writeSealed } from "./seals.ts";
+import { SealedPen } from "./seals.ts";
 import type { FrameSlot } from "./slot.ts";
 
 /** A record that was read and verified. */
@@ -145,22 +145,25 @@ export class RecordReader {
     slot: FrameSlot,
     arriving: Arriving | undefined,
   ): Promise<IncomingRecord> {
+    const link = this.#link;
+    const what = `a ${header.kind} record`;
+    const signed = this.#start.subarray(0, RECORD_SIGNED_BYTES);
+    const came = this.#start.subarray(RECORD_SIGNED_BYTES);
+    const options = { tagger: this.#tagger, ceiling: this.#ceiling, ...arriving && { arriving } };
+    if (this.#seals !== undefined) {
+      const frame = await receiveFrame(link, slot, header.length, what, options);
+      const frameTag = slot.frame.subarray(-TAG_BYTES);
+      this.#seals.expect(frameRecordTag(this.#salt, signed, frameTag), came);
+      return { kind: "frame", header: frame };
+    }
     const recordTag = this.#tagger.open(header.length);
-    recordTag.update(this.#start.subarray(0, RECORD_SIGNED_BYTES));
+    recordTag.update(signed);
     // A broadcast goes on verbatim to ranks that verify its frame: here its record's tag is enough.
     const tagger = header.kind === "broadcast" ? undefined : this.#tagger;
     try {
-      const frame = await receiveFrame(
-        this.#link,
-        slot,
-        header.length,
-        `a ${header.kind} record`,
-        { tagger, ceiling: this.#ceiling, recordTag, ...arriving && { arriving } },
-      );
-      const tag = await recordTag.digest();
-      const came = this.#start.subarray(RECORD_SIGNED_BYTES);
-      if (this.#seals !== undefined) this.#seals.expect(tag, came);
-      else if (!tagsEqual(tag, came)) throw recordMacError(header);
+      const tags = { ...options, tagger, recordTag };
+      const frame = await receiveFrame(link, slot, header.length, what, tags);
+      if (!tagsEqual(await recordTag.digest(), came)) throw recordMacError(header);
       return { kind: "frame", header: frame };
     } finally {
       recordTag.abandon();
@@ -179,14 +182,19 @@ export class RecordReader {
 
 /** Writes the records of one channel, each whole, in the order in which they were handed over. */
 export class RecordWriter {
-  readonly #link: Link;
+  readonly #pen: SealedPen;
   readonly #salt: Uint8Array;
   #seals: Seals | undefined;
   #last: Promise<void> = Promise.resolve();
 
   constructor(link: Link, salt: Uint8Array) {
-    this.#link = link;
+    this.#pen = new SealedPen(link);
     this.#salt = salt;
+  }
+
+  /** Whether records get seals in the place of their tags. */
+  get sealed(): boolean {
+    return this.#seals !== undefined;
   }
 
   /** From here on every record gets its seal in the place of its tag. */
@@ -201,43 +209,71 @@ export class RecordWriter {
    */
   control(message: ControlMessage): Promise<void> {
     const record = encodeRecord("control", 0, encodeControl(message), this.#salt);
-    return this.raw(record, `a ${message.type} message`);
+    const tag = record.subarray(RECORD_SIGNED_BYTES, RECORD_HEADER_BYTES);
+    return this.#write(record, tag, `a ${message.type} message`);
   }
 
   /**
-   * Sends bytes that are a whole record already.
+   * Sends a record that carries a frame.
    *
+   * @param record The whole record; unchanged until this has settled, but for its tag, which is filled in
+   *   where this channel needs it and {@link RecordSealer} left it out.
    * @throws {TransportError} when the connection breaks.
    */
-  raw(record: Uint8Array, what: string): Promise<void> {
+  frame(record: Uint8Array, what: string): Promise<void> {
+    const signed = record.subarray(0, RECORD_SIGNED_BYTES);
+    let tag = record.subarray(RECORD_SIGNED_BYTES, RECORD_HEADER_BYTES);
+    if (this.#seals !== undefined) {
+      tag = frameRecordTag(this.#salt, signed, record.subarray(-TAG_BYTES));
+    } else if (tag.every((byte) => byte === 0)) {
+      tag.set(tag64(this.#salt, signed, record.subarray(RECORD_HEADER_BYTES)));
+    }
+    return this.#write(record, tag, what);
+  }
+
+  /** @param tag The tag of the record, of which a seal is made where the channel has seals. */
+  #write(record: Uint8Array, tag: Uint8Array, what: string): Promise<void> {
     // A failure reaches whoever handed over the bytes; those behind it fail by themselves.
-    const seal = this.#seals?.next(record.subarray(RECORD_SIGNED_BYTES, RECORD_HEADER_BYTES));
-    const write = () => writeSealed(this.#link, record, RECORD_SIGNED_BYTES, seal, what);
+    const seal = this.#seals?.next(tag);
+    const write = () => this.#pen.write(record, RECORD_SIGNED_BYTES, seal, what);
     const done = this.#last.then(write, write);
     this.#last = done.catch(() => {});
     return done;
   }
 }
 
-/** Signs a frame and the record around it while the frame is being written. */
+/** How a frame leaves: in which record, and signed by whom. */
+export interface RecordEnd {
+  kind: "host_frame" | "broadcast";
+  tagger: Tagger;
+  /**
+   * Whether a channel without seals takes the record. Elsewhere the record's own tag is left out: it is
+   * all zeros.
+   */
+  plain: boolean;
+}
+
+/** Signs a frame, and the record around it where that is needed, while the frame is being written. */
 export class RecordSealer {
   readonly #slot: FrameSlot;
   readonly #frameTag: TagLane;
-  readonly #recordTag: TagLane;
+  readonly #recordTag: TagLane | undefined;
   readonly #signedEnd: number;
   #done = 0;
 
   /**
-   * Writes the record's header and starts both tags.
+   * Writes the record's header and starts the tags.
    *
    * @param slot Where the frame comes to lie; its length is the one last reserved.
    */
-  constructor(slot: FrameSlot, kind: RecordKind, tagger: Tagger) {
+  constructor(slot: FrameSlot, { kind, tagger, plain }: RecordEnd) {
     const { frame, record } = slot;
     this.#slot = slot;
     this.#signedEnd = frame.length - TAG_BYTES;
     encodeRecordStart(record, { kind, rank: 0, length: frame.length });
+    record.fill(0, RECORD_SIGNED_BYTES, RECORD_HEADER_BYTES);
     this.#frameTag = tagger.open(frame.length);
+    if (!plain) return;
     this.#recordTag = tagger.open(frame.length);
     this.#recordTag.update(record.subarray(0, RECORD_SIGNED_BYTES));
   }
@@ -246,21 +282,22 @@ export class RecordSealer {
   advance(end: number): void {
     const bytes = this.#slot.frame.subarray(this.#done, end);
     this.#frameTag.update(bytes);
-    this.#recordTag.update(bytes);
+    this.#recordTag?.update(bytes);
     this.#done = end;
   }
 
-  /** Gives both tags up. */
+  /** Gives the tags up. */
   abandon(): void {
     this.#frameTag.abandon();
-    this.#recordTag.abandon();
+    this.#recordTag?.abandon();
   }
 
-  /** Ends both tags: the whole record then lies in `slot.record`. */
+  /** Ends the tags: the whole record then lies in `slot.record`. */
   async finish(): Promise<void> {
     this.advance(this.#signedEnd);
     const { frame, record } = this.#slot;
     frame.set(await this.#frameTag.digest(), this.#signedEnd);
+    if (this.#recordTag === undefined) return;
     this.#recordTag.update(frame.subarray(this.#signedEnd));
     record.set(await this.#recordTag.digest(), RECORD_SIGNED_BYTES);
   }

@@ -75,6 +75,11 @@ export class Lifeline implements UplinkEvents {
     return this.#uplink !== undefined;
   }
 
+  /** Whether the open channel is sealed. */
+  get sealed(): boolean {
+    return this.#uplink?.sealed === true;
+  }
+
   /** Whether there will be no channel any more. */
   get over(): boolean {
     return this.#over;

@@ -7,7 +7,7 @@ import { getLogger } from "@logtape/logtape";
 import type { NonFiniteScreen } from "../fold/nonfinite.ts";
 import { checkFoldable } from "../fold/schema.ts";
 import { type Arriving, receiveFrame } from "../frames/receive.ts";
-import { writeSealed } from "../frames/seals.ts";
+import { SealedPen } from "../frames/seals.ts";
 import type { Bytes, FrameSlot } from "../frames/slot.ts";
 import type { Terms } from "../serve/terms.ts";
 import { type Connection, TransportError } from "../transport/connection.ts";
@@ -86,6 +86,7 @@ export interface HeldConsensus {
 /** One rank's connection, from its first byte to its last. */
 export class RankPort {
   readonly #link: Link;
+  readonly #pen: SealedPen;
   readonly #host: RankHost;
   readonly #done = Promise.withResolvers<void>();
   readonly #prefix = new Uint8Array(LENGTH_BYTES);
@@ -102,6 +103,7 @@ export class RankPort {
 
   constructor(connection: Connection, host: RankHost) {
     this.#link = new Link(connection);
+    this.#pen = new SealedPen(this.#link);
     this.#host = host;
   }
 
@@ -276,7 +278,7 @@ export class RankPort {
   #write(bytes: Uint8Array, what: string): Promise<void> {
     const tagAt = bytes.length - TAG_BYTES;
     const seal = this.#down?.next(bytes.subarray(tagAt));
-    return writeSealed(this.#link, bytes, tagAt, seal, what);
+    return this.#pen.write(bytes, tagAt, seal, what);
   }
 
   /** Waits until a rank is let in, or hangs up: then its place must not stay taken. */

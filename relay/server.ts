@@ -11,6 +11,7 @@ import { NonFiniteScreen } from "../fold/nonfinite.ts";
 import { type EagerEnd, RoundFolder } from "../fold/round_folder.ts";
 import { schemaDifference, schemaError } from "../fold/schema.ts";
 import type { Arriving } from "../frames/receive.ts";
+import type { RecordEnd } from "../frames/records.ts";
 import { FrameSlot } from "../frames/slot.ts";
 import { autoWorkers, PooledTagger } from "../workers/tagger.ts";
 import { Arena } from "../kernels/arena.ts";
@@ -158,11 +159,10 @@ export class Relay implements RankHost, LifelineHost {
   }
 
   arriving(rank: number, ...what: Parameters<Arriving>): void {
-    const { tagger } = this;
     this.#folder.arriving(rank, ...what, (): EagerEnd | undefined => {
       if (!this.#outFree) return undefined;
       this.#held = false;
-      return { kind: "host_frame", divide: false, tagger };
+      return { ...this.#recordEnd, divide: false };
     });
   }
 
@@ -318,6 +318,11 @@ export class Relay implements RankHost, LifelineHost {
     this.#watchRound();
   }
 
+  /** How the host's frame leaves. */
+  get #recordEnd(): RecordEnd {
+    return { kind: "host_frame", tagger: this.tagger, plain: !this.#lifeline.sealed };
+  }
+
   /** Whether a rank can have the consensus, if it asks. */
   #isReady(port: RankPort): boolean {
     const { up, rounds } = this.#lifeline;
@@ -379,11 +384,7 @@ export class Relay implements RankHost, LifelineHost {
       this.#introduce();
     }
     // Rounded once on the way up, by the ranks: the host's sum goes on in f32.
-    const header = await this.#folder.finish(
-      "host_frame",
-      { divide: false, narrow: false },
-      this.tagger,
-    );
+    const header = await this.#folder.finish(this.#recordEnd, { divide: false, narrow: false });
     const timed = this.#clock.close(header.kind);
     barrier.seal();
     this.#sent = header;

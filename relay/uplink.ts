@@ -97,6 +97,11 @@ export class Uplink {
     return this.#place;
   }
 
+  /** Whether the channel is sealed. */
+  get sealed(): boolean {
+    return this.#writer.sealed;
+  }
+
   /** The controller's address. */
   get peer(): string {
     return this.#link.peer;
@@ -126,7 +131,7 @@ export class Uplink {
    * @param record The whole record; unchanged until this has settled.
    */
   sendFrame(record: Uint8Array): Promise<void> {
-    return this.#writer.raw(record, "the host's frame");
+    return this.#writer.frame(record, "the host's frame");
   }
 
   /** Says that a rank's connection closed. */

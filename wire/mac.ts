@@ -81,5 +81,5 @@ export function tag64(salt: Uint8Array, ...pieces: Uint8Array[]): Uint8Array {
 /** Whether two tags are equal, in time that does not depend on where they differ. */
 export function tagsEqual(a: Uint8Array, b: Uint8Array): boolean {
   // The comparison refuses shared memory, hence the copies of these 8 bytes.
-  return a.length === b.length && timingSafeEqual(Uint8Array.from(a), Uint8Array.from(b));
+  return a.length === b.length && timingSafeEqual(a.slice(), b.slice());
 }

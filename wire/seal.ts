@@ -9,7 +9,8 @@
  *     seal   tag64(key, u8 direction, u64 number, the own tag of the record or frame)
  *
  * That tag covers all bytes and is the same for whoever gets them: they are hashed once, and only these 17
- * bytes for each connection. Parts of a handshake have no tag: they are sealed whole.
+ * bytes for each connection. Parts of a handshake have no tag: they are sealed whole. A record around a
+ * frame is not hashed at all: {@link frameRecordTag} takes the place of its tag.
  *
  * @module
  */
@@ -43,6 +44,21 @@ export function sealKey(
     upperNonce,
   );
   return new Uint8Array(hmac.digest()).slice(0, SALT_BYTES);
+}
+
+/**
+ * What a seal covers of a record that carries a frame: the record's header, and the frame's own tag, which
+ * covers the rest. Whoever checks the seal has to verify that tag as well.
+ *
+ * @param signed The record's header in front of its tag, 17 bytes.
+ * @param frameTag The last 8 bytes of the frame.
+ */
+export function frameRecordTag(
+  salt: Uint8Array,
+  signed: Uint8Array,
+  frameTag: Uint8Array,
+): Uint8Array {
+  return tag64(salt, signed, frameTag);
 }
 
 /** The seals of one direction, in the order of its records. */

@@ -1,5 +1,11 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { boundMs, hashedImages, ringBoundMs, starBoundMs } from "../../bench/bound.ts";
+import {
+  boundMs,
+  hashedImages,
+  ringBoundMs,
+  sealedImages,
+  starBoundMs,
+} from "../../bench/bound.ts";
 import type { BenchFigures, DetailRow } from "../../bench/figures.ts";
 import { median, quantile, rawFigures } from "../../bench/figures.ts";
 import { formatMs, formatSize, parseSize } from "../../bench/sizes.ts";
@@ -15,6 +21,7 @@ Deno.test("quantiles go by the nearest rank, and the median of an even count by 
 Deno.test("4 ranks on one host hash 19 images, which bound a 64 MiB round", () => {
   assertEquals(hashedImages(4, 1), 19);
   assertEquals(hashedImages(8, 4), 46);
+  assertEquals([sealedImages(4, 1), sealedImages(8, 4)], [16, 37]);
   const ms = boundMs({ ranks: 4, hosts: 1, wireBytes: 64 * 1024 ** 2 }, 1.44, 2);
   assertEquals(Math.round(ms), 443);
 });

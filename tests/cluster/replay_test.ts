@@ -2,7 +2,7 @@
 import { assertEquals } from "@std/assert";
 import { type Network, tcp } from "../../transport/network.ts";
 import { TERMS } from "../../serve/terms.ts";
-import { RawChannel, RawController, RawPeer } from "./raw.ts";
+import { frameOf, RawChannel, RawController, RawPeer } from "./raw.ts";
 import { average, Session } from "./session.ts";
 import { failure, soon } from "./waiting.ts";
 
@@ -81,6 +81,24 @@ Deno.test("replay: peers without nonces are taken where they are not required", 
   await using open = await Session.start({ hosts: [[0]], later: [0] });
   using plain = await RawChannel.join(open.controller.address, "plain", [0]);
   plain.close();
+});
+
+Deno.test("replay: a sealed relay and a plain one are in the same rounds", async () => {
+  for (const length of [3, 700_000]) {
+    await using session = await Session.start({ hosts: [[0], [1]], later: [1] });
+    const rank = await session.rank(0);
+    using plain = await RawChannel.join(session.controller.address, "plain", [1]);
+    for (let round = 0; round < 2; round++) {
+      const values = new Float32Array(length).fill(2);
+      const averaged = average([rank], [values], [1]);
+      await plain.sendFrame("host_frame", frameOf([new Array(length).fill(6)], { weight: 3 }));
+      const { header, values: theirs } = await plain.expectFrame("broadcast");
+      assertEquals(await averaged, [4]);
+      assertEquals([header.weight, theirs[0]![0], values.at(-1)], [4, 2, 2]);
+    }
+    await plain.sendControl({ type: "rank_exit", rank: 1 });
+    await session.finish();
+  }
 });
 
 const terms = { ...TERMS, requireNonce: true };

@@ -78,7 +78,10 @@ Deno.test("folder: rounds of any arrival, with leavers and odd frames, give one 
             assertEquals(reference, kept[0]);
             assert(difference.startsWith("tensor 1 has shape"), difference);
           }
-          await folder.finish("broadcast", { divide: true, narrow: false }, tagger);
+          await folder.finish(
+            { kind: "broadcast", tagger, plain: true },
+            { divide: true, narrow: false },
+          );
           const { kind, header, values } = opened(out.record);
           const weight = kept.reduce((sum, member) => sum + plans[member]!.weight, 0);
           assertEquals([kind, header.weight], ["broadcast", weight]);
@@ -115,7 +118,10 @@ Deno.test("folder: frames are folded ahead, and a late contest starts the fold a
   await folder.absorb();
   barrier.deliver(5, held([[1]], () => 1e5));
   assertEquals(folder.settle().map(({ member, reference }) => [member, reference]), [[4, 0]]);
-  await folder.finish("host_frame", { divide: false, narrow: false }, tagger);
+  await folder.finish(
+    { kind: "host_frame", tagger, plain: true },
+    { divide: false, narrow: false },
+  );
   const { kind, header, values } = opened(out.record);
   assertEquals([kind, header.weight, values], ["host_frame", 5, [[101_111]]]);
 });
