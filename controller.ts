@@ -38,5 +38,11 @@ if (import.meta.main) {
     if (outcome.left.length === 0) {
       throw new PeerFailure(`all ranks were lost: ${[...new Set(outcome.lost)].join(", ")}`);
     }
+    if (outcome.rounds === 0) {
+      throw new PeerFailure(
+        "the session ended before its first round: its ranks left, or never came to their relays, whose " +
+          "logs say which",
+      );
+    }
   });
 }

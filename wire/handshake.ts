@@ -24,6 +24,7 @@
  */
 import { WireError } from "./errors.ts";
 import { MAX_WORLD_SIZE } from "./limits.ts";
+import { strangerHint } from "./stranger.ts";
 
 /** First word of a rank's handshake. */
 export const RANK_MAGIC = 0xf10d17c0;
@@ -74,7 +75,8 @@ function expectMagic(magic: number, wanted: number, what: string): void {
     throw new WireError(
       "magic",
       "connection",
-      `reading ${what}: magic 0x${magic.toString(16)}, expected 0x${wanted.toString(16)}`,
+      `reading ${what}: magic 0x${magic.toString(16)}, expected 0x${wanted.toString(16)}` +
+        strangerHint(magic),
     );
   }
 }

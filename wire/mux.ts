@@ -16,6 +16,7 @@
 import { invariant, WireError } from "./errors.ts";
 import { MAX_FRAME_BYTES, TAG_BYTES } from "./limits.ts";
 import { tag64, tagsEqual } from "./mac.ts";
+import { strangerHint } from "./stranger.ts";
 
 /** What a relay sends first on its channel to the controller. */
 export const CHANNEL_MAGIC = 0xf10d17e1;
@@ -73,7 +74,7 @@ export function decodeChannelMagic(bytes: Uint8Array): void {
       "connection",
       `reading the channel magic: ${
         magic === undefined ? `${bytes.length} bytes` : `0x${magic.toString(16)}`
-      } came, expected 0x${CHANNEL_MAGIC.toString(16)}`,
+      } came, expected 0x${CHANNEL_MAGIC.toString(16)}${strangerHint(magic ?? 0)}`,
     );
   }
 }
@@ -120,7 +121,8 @@ export function decodeRecordHeader(bytes: Uint8Array, ceiling: number): RecordHe
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const magic = view.getUint32(0, true);
   if (magic !== RECORD_MAGIC) {
-    throw refuse("magic", `magic 0x${magic.toString(16)}, expected 0x${RECORD_MAGIC.toString(16)}`);
+    const text = `magic 0x${magic.toString(16)}, expected 0x${RECORD_MAGIC.toString(16)}`;
+    throw refuse("magic", text + strangerHint(magic));
   }
   const version = view.getUint32(4, true);
   if (version !== RECORD_VERSION) {

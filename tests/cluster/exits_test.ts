@@ -53,6 +53,16 @@ Deno.test("processes: a lone relay that is killed takes the session with it: exi
   await cluster.controller.ends(3);
 });
 
+Deno.test("processes: a session that ends before its first round ends with exit code 3", async () => {
+  await using cluster = await Cluster.start([[0]]);
+  const rank = await cluster.ranks([0]);
+  await rank.tell({ act: "close" });
+  await rank.ends(0);
+  await cluster.controller.logged("the session ended before its first round");
+  await cluster.controller.ends(3);
+  await cluster.relays[0]!.ends(0);
+});
+
 Deno.test("processes: errors at the start name the address and what is wrong", async () => {
   await using cluster = await Cluster.start([[0, 1], [2]]);
   const { address } = cluster.controller;
