@@ -17,7 +17,6 @@ import {
   RECORD_HEADER_BYTES,
   RECORD_SIGNED_BYTES,
   type RecordHeader,
-  type RecordKind,
   recordMacError,
 } from "../wire/mux.ts";
 import { isRefusal } from "../wire/refusal.ts";

@@ -56,5 +56,7 @@ tlsTest("tls, processes: a plain controller refuses TLS, and says why", async (f
   await relay.logged("connecting to the controller at", "it speaks no TLS that we do");
   await cluster.controller.logged("the other end speaks TLS, this one does not");
   const rank = await cluster.ranks([0]);
+  await rank.begin([[1]]);
+  assertEquals(await rank.round(), { masses: [1], values: [[1]] });
   await cluster.finish([rank]);
 });
