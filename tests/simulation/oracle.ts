@@ -33,7 +33,7 @@ export interface Attempt {
   /** The contributors of the round that it was in, once some result says so. */
   round?: string;
   /** How the result of that round came, where that makes a difference. */
-  form?: "f32" | "bf16";
+  form?: string;
 }
 
 /** What a rank got. */
@@ -61,6 +61,9 @@ function same(a: Float32Array, b: Float32Array): boolean {
   const [left, right] = [bits(a), bits(b)];
   return left.length === right.length && left.every((value, i) => value === right[i]);
 }
+
+/** The controller's life before anything happened to it. */
+const FIRST_CONTROLLER = "controller#1";
 
 /** Judges results. */
 export class Oracle {
@@ -258,12 +261,18 @@ export class Oracle {
     let mass = 0;
     for (const frame of frames.values()) mass += frame.mass;
     if (mass !== outcome.mass) wrong(`its frames weigh ${mass}`);
-    const sums = attempt.tensors.map((_, i) => this.#fold(frames, i, factor));
-    const wide = sums.every((sum, i) => same(sum, outcome.tensors[i]!));
-    // A rank that takes bf16 may get it.
-    const narrow = factor !== undefined && this.#plan.wires[attempt.rank] === "bf16" &&
-      sums.every((sum, i) => same(sum.map(toBf16), outcome.tensors[i]!));
-    const form = wide ? "f32" : narrow ? "bf16" : undefined;
+    let [wide, narrow] = [false, false];
+    let form: string | undefined;
+    for (const [order, hosts] of this.#orders().entries()) {
+      const sums = attempt.tensors.map((_, i) => this.#fold(frames, i, factor, hosts));
+      wide = sums.every((sum, i) => same(sum, outcome.tensors[i]!));
+      // A rank that takes bf16 may get it.
+      narrow = factor !== undefined && this.#plan.wires[attempt.rank] === "bf16" &&
+        sums.every((sum, i) => same(sum.map(toBf16), outcome.tensors[i]!));
+      if (!wide && !narrow) continue;
+      form = `${wide ? "f32" : "bf16"}${order === 0 ? "" : `, order ${order}`}`;
+      break;
+    }
     if (form === undefined) {
       const names = [...frames].map(([rank, { id }]) => `${rank}:${id}`).join(" ");
       return wrong(`it is not the fold of ${names} in the order of ranks`);
@@ -276,15 +285,36 @@ export class Oracle {
     }
   }
 
+  /**
+   * The orders in which hosts may be folded: that of their lowest ranks. A controller that was started again
+   * knows a host by the lowest of those ranks that were there when its relay came back.
+   */
+  #orders(): (readonly (readonly number[])[])[] {
+    if (this.#life("controller") === FIRST_CONTROLLER) return [this.#hosts];
+    const orders = new Map<string, readonly (readonly number[])[]>();
+    const choose = (keys: readonly number[]): void => {
+      const ranks = this.#hosts[keys.length];
+      if (ranks !== undefined) return ranks.forEach((rank) => choose([...keys, rank]));
+      const hosts = this.#hosts
+        .map((host, i) => ({ host, key: keys[i]! }))
+        .sort((a, b) => a.key - b.key)
+        .map(({ host }) => host);
+      orders.set(JSON.stringify(hosts), hosts);
+    };
+    choose([]);
+    return [...orders.values()];
+  }
+
   #fold(
     frames: ReadonlyMap<number, Attempt>,
     tensor: number,
     factor: number | undefined,
+    hosts: readonly (readonly number[])[],
   ): Float32Array {
     const [first] = frames.values();
     const { length } = first?.tensors[tensor] ?? [];
     const total = new Float32Array(length);
-    for (const ranks of this.#hosts) {
+    for (const ranks of hosts) {
       const sum = new Float32Array(length);
       for (const rank of ranks) {
         const frame = frames.get(rank);
