@@ -143,14 +143,13 @@ export class Door {
 
   /** Turns away one that waited for the consensus. */
   #tooLong(port: RankPort): void {
-    const { round } = this.#barrier;
-    for (const joiner of this.#joiners.filter((joiner) => joiner.port === port)) {
-      const text =
-        `giving the consensus to ${port.peer}: no Model round up to round ${round} had a ` +
-        `result within ${this.#settings.joinDeadlineMs} ms; connect without asking for it`;
-      joiner.giveUp(new WireError("membership", "connection", text));
-    }
-    this.#joiners = this.#joiners.filter((joiner) => joiner.port !== port);
+    const at = this.#joiners.findIndex((joiner) => joiner.port === port);
+    if (at < 0) return;
+    const [{ giveUp }] = this.#joiners.splice(at, 1) as [Joiner];
+    const text =
+      `giving the consensus to ${port.peer}: no Model round up to round ${this.#barrier.round} had a ` +
+      `result within ${this.#settings.joinDeadlineMs} ms; connect without asking for it`;
+    giveUp(new WireError("membership", "connection", text));
   }
 
   /** The session is over. */

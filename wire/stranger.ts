@@ -8,10 +8,9 @@
 const OPENINGS: readonly (readonly [magic: number, mask: number, whose: string])[] = [
   [0xf10d17c0, ~0, "a rank's handshake: ranks connect to the relay of their host"],
   [0xf10d17e1, ~0, "a relay's channel: relays connect to the controller"],
-  [text("GET "), ~0, "an HTTP request: pages are where --http listens"],
-  [text("HEAD"), ~0, "an HTTP request: pages are where --http listens"],
-  [text("POST"), ~0, "an HTTP request: pages are where --http listens"],
-  [text("PUT "), ~0, "an HTTP request: pages are where --http listens"],
+  ...["GET ", "HEAD", "POST", "PUT "].map((verb) =>
+    [text(verb), ~0, "an HTTP request: pages are where --http listens"] as const
+  ),
   [text("HTTP"), ~0, "an HTTP answer: it is an HTTP server that listens there"],
   // A record of a handshake, of version 3.x.
   [0x0316, 0xffff, "TLS, which is not spoken on this port"],

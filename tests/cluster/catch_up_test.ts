@@ -1,5 +1,6 @@
 // A rank that comes late gets the consensus first, and holds nobody up.
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import type { RankClient } from "../../rank/client.ts";
 import { CATCH_UP, decodeCatchUp, encodeCatchUp } from "../../wire/catch_up.ts";
 import { WireError } from "../../wire/errors.ts";
 import { encodeHandshake, PROTOCOL_F32 } from "../../wire/handshake.ts";
@@ -8,6 +9,15 @@ import { eachCut, eachFlip, refused, tryDecode } from "../wire/torture.ts";
 import { frameOf, prefixed, RawPeer } from "./raw.ts";
 import { average, Session } from "./session.ts";
 import { failure, soon } from "./waiting.ts";
+
+/** Rank 0 of a session of two, after rank 1 has left and a round without it that was no Model round. */
+async function aloneAfterCounts(session: Session): Promise<RankClient> {
+  const [stays, leaves] = await session.ranks();
+  await leaves!.close();
+  await session.log.has("rank 1 left");
+  await soon("the counts", stays!.gatherCounts(5));
+  return stays!;
+}
 
 const one = (...list: number[]) => [Float32Array.from(list)];
 
@@ -83,31 +93,25 @@ Deno.test("catch up: after a Control round the joiner waits for the next Model r
 Deno.test("catch up: where no Model round ends, the joiner is turned away in time", async () => {
   const relays = { 0: { joinDeadlineMs: 400 } };
   await using session = await Session.start({ hosts: [[0, 1]], relays });
-  const [stays, leaves] = await session.ranks();
-  await leaves!.close();
-  await session.log.has("rank 1 left");
-  await soon("the counts", stays!.gatherCounts(5));
+  const stays = await aloneAfterCounts(session);
   const text = "no Model round up to round 1 had a result within 400 ms";
   await failure("rank 1", session.rank(1, { catchUp: one(0) }), text);
   // Its place is free again.
   const back = await session.rank(1);
-  await average([stays!, back], [...one(1), ...one(3)], [1, 1]);
+  await average([stays, back], [...one(1), ...one(3)], [1, 1]);
   await session.finish();
 });
 
 Deno.test("catch up: who sends a frame instead of waiting loses its connection, not its place", async () => {
   await using session = await Session.start({ hosts: [[0, 1]] });
-  const [stays, leaves] = await session.ranks();
-  await leaves!.close();
-  await session.log.has("rank 1 left");
-  await soon("the counts", stays!.gatherCounts(5));
+  const stays = await aloneAfterCounts(session);
   using hasty = await RawPeer.connect(session.relayOf(1));
   await hasty.write(encodeHandshake({ version: PROTOCOL_F32 | CATCH_UP, rank: 1, worldSize: 2 }));
   await hasty.write(prefixed(frameOf([[1]])));
   const reason = await hasty.refusal();
   assertStringIncludes(reason, "it asks for the consensus, and sent a frame before it had it");
   const back = await session.rank(1);
-  await average([stays!, back], [...one(1), ...one(3)], [1, 1]);
+  await average([stays, back], [...one(1), ...one(3)], [1, 1]);
   await session.finish();
 });
 
